@@ -36,10 +36,10 @@ test: $(VENV)/installed-dev
 # What a test needs is told by its markers, which conftest.py sets or enforces: no list can go stale.
 FAST_TESTS := tests/unit tests/engine tests/stores tests/indexes tests/faces tests/integrations \
 	tests/evaluation tests/project
-FAST_MARKERS := not server and not process and not slow
+FAST_MARKERS := not server and not process and not slow and not qdrant
 
 test-fast: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -q -n auto --dist loadfile -m '$(FAST_MARKERS)' $(FAST_TESTS)
+	$(BIN)/python -m pytest -q -n auto --dist loadfile --hypothesis-profile fast -m '$(FAST_MARKERS)' $(FAST_TESTS)
 
 # The script needs nothing but Python; each version gets an environment of its own in .venvs.
 test-pythons: $(VENV)/bin/python

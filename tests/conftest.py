@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from datetime import UTC, datetime
@@ -35,13 +36,14 @@ DATABASES = ["sqlite", "postgresql", "sqlserver"]
 def pytest_configure(config: pytest.Config) -> None:
     # Programs that the tests start need not compile everything again, each for itself.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # Nor does each run need to rewrite the asserts of all tests again.
+    sys.dont_write_bytecode = False
     # No test speaks to a server that needs a certificate, and for each client all are loaded.
     os.environ.pop("SSL_CERT_FILE", None)
     os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
     for line in (
         "both_databases(as_owner=False): on PostgreSQL, as application or owner, and SQL Server",
         "install: installs the package into an environment of its own; `make package` runs it",
-        "slow: takes seconds: `make test-fast` leaves it out",
         "sqlite_alone: not there: it looks at what only SQLite has, or at no database at all",
         *selection.MARKERS,
     ):
@@ -54,6 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
         untimed = [HealthCheck.too_slow]
         settings.register_profile("untimed", deadline=None, suppress_health_check=untimed)
         settings.load_profile("untimed")
+        # `make test-fast` selects it.
+        settings.register_profile("fast", max_examples=10)
 
 
 @pytest.hookimpl(tryfirst=True)

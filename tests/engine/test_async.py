@@ -250,7 +250,7 @@ def test_a_waiting_call_does_not_block_the_event_loop(tmp_path: Path):
                 scope.store([("user", f"what number {n} says") for n in range(500)])
             )
             while not adding.done():
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.001)
                 ticks += 1
             await adding
             return ticks

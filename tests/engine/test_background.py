@@ -180,6 +180,7 @@ def test_retries_of_a_failing_embedder_back_off(database_url: str):
         assert memory.run_pending().embedded == 3
 
 
+@pytest.mark.slow
 def test_the_thread_outlives_a_failing_embedder(
     database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
@@ -201,6 +202,7 @@ class Broken(HashingEmbedder):
         return super().embed(texts)
 
 
+@pytest.mark.slow
 def test_the_thread_outlives_an_embedder_with_a_bug(database_url: str):
     with open_memory(database_url, embedder=Broken(), background=True) as memory:
         scope = memory.scope(user="u")

@@ -93,6 +93,7 @@ def not_shown(attempt: dict[str, Any], pieces: list[str]) -> list[str]:
     return [k for k in attempt.get("kept", ()) if k.replace('"', "\u201d") not in shown]
 
 
+@pytest.mark.slow
 def test_the_message_list_holds_the_same_block(attacked: EpisodicMemory):
     attacked.configure("hr", config(Layout.DETAILED, summaries=False))
     scope = attacked.scope(agent="hr", user="user-0")
@@ -123,6 +124,7 @@ def test_the_check_sees_what_an_attempt_does():
             assert there or gone in attempt["text"], attempt["id"]
 
 
+@pytest.mark.slow
 def test_every_character_that_cannot_be_seen_is_taken_out():
     unseen = [chr(c) for c in range(0x20, sys.maxunicode) if hidden(chr(c)) and c not in SURROGATES]
 
@@ -130,6 +132,7 @@ def test_every_character_that_cannot_be_seen_is_taken_out():
     assert [c for c in unseen if neutralize(f"to{c}day") not in ("today", "to / day")] == []
 
 
+@pytest.mark.slow
 def test_no_compatible_form_of_any_character_saves_a_marker():
     """A normalizer makes the plain character of it again."""
     markers = (
@@ -210,7 +213,7 @@ def test_no_mixture_comes_through(material: Material, layout: Layout, budget: in
 
 
 @given(MIXTURES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples)
 def test_neutralizing_a_mixture_again_changes_nothing(text: str):
     once = neutralize(text)
 
@@ -230,7 +233,7 @@ def test_a_mixture_that_is_cut_holds_no_more_than_a_whole_one(text: str, limit: 
 
 
 @given(MIXTURES.filter(lambda text: text.strip() != ""), st.sampled_from(MODES))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4)
 def test_no_mixture_comes_through_the_public_calls(text: str, mode: tuple[Layout, bool]):
     with opened() as memory:
         scope = memory.scope(agent="hr", user="user-17")

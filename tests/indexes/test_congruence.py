@@ -31,6 +31,8 @@ from tests.support.postgres_installation import Database, Installation
 from tests.support.qdrant_edge_client import EdgeClient
 from tests.support.qdrant_local import SERVER, qdrant, runtime_of
 
+pytestmark = pytest.mark.qdrant
+
 MODEL, DIMENSION = "congruence", 32
 SCOPES = [make_scope(user, tenant=tenant) for user in ("a", "b", "c") for tenant in ("x", "y")]
 TOLERANCE = 0.002

@@ -122,6 +122,7 @@ def test_a_summary_far_from_its_turns_is_not_taken_for_an_archived_one(
     store.close()
 
 
+@pytest.mark.slow
 def test_a_sketch_finds_what_exact_search_finds(tmp_path: Path) -> None:
     chance = random.Random(11)
     subjects = [[f"topic{number}{end}" for end in "abcdefgh"] for number in range(40)]

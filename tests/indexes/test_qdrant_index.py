@@ -23,6 +23,8 @@ from tests.support.postgres_installation import Database
 from tests.support.qdrant_edge_client import EdgeClient
 from tests.support.qdrant_local import SERVER, FedQdrantIndex, qdrant
 
+pytestmark = pytest.mark.qdrant
+
 
 class TestQdrantIndex(IndexSuite):
     @pytest.fixture

@@ -53,7 +53,7 @@ def test_every_folder_has_tests_that_need_no_server(request: pytest.FixtureReque
     if request.config.option.keyword or not folders >= {name for name in FEWEST if FEWEST[name]}:
         pytest.skip("needs a run of all folders, as `make test` and `make test-fast` are")
     left_out = variable("FAST_MARKERS").removeprefix("not ").split(" and not ")
-    assert left_out == ["server", "process", "slow"]
+    assert left_out == ["server", "process", "slow", "qdrant"]
     selected = [
         test
         for test in request.session.items

@@ -7,7 +7,8 @@ import pytest
 MARKERS = (
     "server: needs a database server; set where a test asks for its fixture or names its product",
     "process: starts a process, which a test without this mark or `server` cannot",
-    "slow: takes seconds of a processor",
+    "slow: takes seconds of a processor, or waits for a clock",
+    "qdrant: tests an optional index in the client's local mode, which takes long to load and fill",
 )
 _SERVER_FIXTURES = {"postgres_programs", "postgres", "postgres_15", "sqlserver"}
 _SERVERS = {"postgresql", "sqlserver"}

@@ -7,6 +7,7 @@ import hashlib
 import json
 import random
 import string
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 
@@ -46,6 +47,8 @@ STORED_AS_TEXT = (
     "28b52ffd244ebd010063020756a434d6526b13c7bf9dca5e7b952db509429d8f8eab6fb5892af60307fc0655"
     "b6d3710bb201c4d5ef6d65da10ebb62b473b8fa7ad21144a"
 )
+LETTERS = string.ascii_letters + string.digits
+MULTI_BYTE = [chr(number) for number in range(0x20, 0x2FFF)]
 READABLE = (codec.PLAIN, codec.GZIP, codec.ZSTD_TURNS_V1, *codec.SAID)
 CHECKED = {
     codec.GZIP: (NAMED, gzip.compress(json.dumps(NAMED).encode())),
@@ -117,15 +120,12 @@ def test_keeps_the_order_of_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        "ok " * 350_000,
-        "".join(random.Random(1).choices(string.ascii_letters + string.digits, k=1_000_000)),
-        "".join(map(chr, random.Random(2).choices(range(0x20, 0x2FFF), k=350_000))),
-    ],
+    ("characters", "count"),
+    [(["ok "], 350_000), (LETTERS, 1_000_000), (MULTI_BYTE, 350_000)],
     ids=["repetitive", "like base64", "multi-byte"],
 )
-def test_a_megabyte(content: str) -> None:
+def test_a_megabyte(characters: Sequence[str], count: int) -> None:
+    content = "".join(random.Random(1).choices(characters, k=count))
     value = {"role": "tool", "tool_call_id": "call_1", "content": content}
     number, payload = codec.encode(value)
     assert number == codec.ZSTD_TURNS_V1

@@ -479,7 +479,7 @@ MESSAGES = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(MESSAGES, st.integers(80, SUMMARY_LIMIT), st.integers(0, 10))
 def test_any_episode_has_a_summary_inside_the_limits(messages, max_chars, max_facts):
     turns = turns_of(*messages)

@@ -197,6 +197,7 @@ def test_a_passing_fault_is_waited_out(
     assert len(server.requests) == 3
 
 
+@pytest.mark.slow
 def test_a_slow_endpoint_is_given_up(server: FakeOpenAIServer, embedder_of: MakeEmbedder) -> None:
     server.delay(30, times=3)
     assert "no answer within 0.05 s: raise timeout" in failure(embedder_of(timeout=0.05))
@@ -212,6 +213,7 @@ def test_a_dropped_connection_is_tried_again(
     assert len(server.requests) == 2
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_is_gone_is_named() -> None:
     with FakeOpenAIServer() as server:
         address = server.base_url

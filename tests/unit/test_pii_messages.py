@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from octopus_memory.adapters.redactors.patterns import PatternRedactor
@@ -222,7 +222,6 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(_VALUES)
 def test_json_keeps_its_form_and_redacting_twice_changes_nothing(value: Any):
     arguments = json.dumps(value)

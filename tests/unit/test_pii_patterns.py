@@ -163,7 +163,7 @@ _PIECE = st.sampled_from(_PIECES.split("|"))
 _SOUP = st.lists(_PIECE | st.text(string.printable, max_size=4), max_size=14).map("".join)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=4 * settings.default.max_examples)
 @given(text=_SOUP, numbered=st.booleans())
 @example(text="x@example.com415-555-0134", numbered=False)
 @example(text="415-555-0134a@example.com078-05-1120", numbered=False)
@@ -173,7 +173,7 @@ def test_redacting_twice_changes_nothing(text: str, numbered: bool):
     assert REDACTOR.find(once, names=["Tully"]) == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(_SOUP | st.text())
 def test_spans_are_in_order_apart_and_hold_no_placeholder(text: str):
     spans = REDACTOR.find(text)
@@ -196,6 +196,7 @@ _REPEATED = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", _REPEATED.split("|"))
 def test_time_grows_with_the_length_and_not_faster(piece: str):
     """Eight times the text takes about eight times as long; sixty-four would be its square."""

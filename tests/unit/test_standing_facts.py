@@ -339,7 +339,7 @@ def test_every_language_with_stopwords_has_rules():
     assert set(STOPWORDS) <= set(rules.LANGUAGES)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(
     st.lists(
         st.tuples(

@@ -183,6 +183,7 @@ def test_archives_and_deleted_episodes_are_scrubbed(memory: EpisodicMemory, cloc
     assert left(shown(scope)) == []
 
 
+@pytest.mark.slow
 def test_no_byte_is_left_in_the_files(memory: EpisodicMemory, path: Path):
     scope = memory.scope(user="u")
     for number in range(20):

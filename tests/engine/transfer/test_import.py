@@ -228,6 +228,7 @@ def test_a_wrong_line_in_a_large_episode_leaves_nothing_of_it(
     assert there.stats().turns == there.stats().scopes == 0
 
 
+@pytest.mark.slow
 def test_many_times_the_turns_take_no_more_memory(
     memory: EpisodicMemory,
     there: EpisodicMemory,

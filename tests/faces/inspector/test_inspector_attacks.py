@@ -105,6 +105,7 @@ def everything_of(memory: EpisodicMemory, tenant: str) -> object:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ROLES)
 def test_strange_values_are_answered(pages: TestClient, memory: EpisodicMemory, role: str):
     """Without an error of the server, and as markup nowhere."""

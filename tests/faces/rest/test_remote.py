@@ -116,6 +116,7 @@ def test_a_call_has_only_so_many_tries(way: FaultyService, token: str, kept: Epi
     assert len(kept.scope(agent="hr", user=way.user).session("s").turns) == 1
 
 
+@pytest.mark.slow
 def test_a_call_after_a_slow_one(way: FaultyService, token: str):
     way.faults = ["late"]
     with connected(way, token, timeout=0.5, retries=0) as scope:

@@ -66,6 +66,7 @@ REFUSED: dict[str, tuple[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "body"), REFUSED.values(), ids=REFUSED)
 def test_a_body_that_is_refused_has_a_short_answer(client: httpx.Client, path: str, body: Any):
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -100,6 +101,7 @@ def test_errors_beyond_the_listed_ones_are_counted(client: httpx.Client):
     assert "25 problems" in problem["detail"]
 
 
+@pytest.mark.slow
 def test_a_large_body_that_is_right_is_taken(client: httpx.Client):
     """Ten thousand messages, with as much of punctuation as there is in a list of words."""
     messages = [{"role": "user", "content": '"[{,:}]" ' * 20} for _ in range(10_000)]
@@ -179,8 +181,11 @@ def test_json_that_is_not_said_to_be_json(client: httpx.Client, kind: str | None
     problem = answer.json()
     assert problem["type"] == "urn:octopus:problem:unsupported-media-type"
     assert problem["detail"] == "Content-Type must be application/json. Send it as a header."
-    openapi = httpx.get(f"{str(client.base_url).removesuffix(PREFIX + '/')}{PREFIX}/openapi.json")
-    assert "415" in openapi.json()["paths"][f"{PREFIX}/episodes/search"]["post"]["responses"]
+
+
+def test_the_refusal_of_other_media_types_is_documented(client: httpx.Client):
+    paths = client.get("/openapi.json").json()["paths"]
+    assert "415" in paths[f"{PREFIX}/episodes/search"]["post"]["responses"]
 
 
 @pytest.mark.parametrize("kind", ["Application/JSON", "application/json ; charset=utf-8"])

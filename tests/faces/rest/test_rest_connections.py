@@ -141,6 +141,7 @@ def _is_ended(connection: socket.socket, drop: bytes) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_slow_answer_is_no_slow_header(memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch):
     """Neither is a pause between two requests of one connection."""
     slow = episodes.scope_of

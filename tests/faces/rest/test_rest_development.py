@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from http.client import HTTPConnection
 from typing import Any
 
@@ -40,14 +41,23 @@ MALFORMED = [
 ]
 
 
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A service that several tests only read, because its OpenAPI document takes long to make."""
+    with (
+        EpisodicMemory.open("sqlite:///:memory:", embedder="hashing", background=False) as memory,
+        rest_server.serving(memory, development=True) as served,
+    ):
+        yield served
+
+
 @pytest.mark.parametrize("header", FORWARDING, ids=[name for name, _ in FORWARDING])
-def test_a_request_that_was_forwarded_is_refused(memory: EpisodicMemory, header: tuple[str, str]):
+def test_a_request_that_was_forwarded_is_refused(url: str, header: tuple[str, str]):
     """A proxy that puts its own name for Host looks like a program of this machine."""
-    with rest_server.serving(memory, development=True) as url:
-        assert httpx.get(f"{url}{PREFIX}/episodes").status_code == 200
-        answer = httpx.get(f"{url}{PREFIX}/episodes", headers=[header])
-        assert answer.status_code == 403
-        assert "proxy" in answer.json()["detail"]
+    assert httpx.get(f"{url}{PREFIX}/episodes").status_code == 200
+    answer = httpx.get(f"{url}{PREFIX}/episodes", headers=[header])
+    assert answer.status_code == 403
+    assert "proxy" in answer.json()["detail"]
 
 
 def test_a_trusted_proxy_does_not_open_it(memory: EpisodicMemory):
@@ -92,30 +102,27 @@ def test_only_this_machine_is_answered(memory: EpisodicMemory, address: str | No
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_a_malformed_host_is_refused(memory: EpisodicMemory, name: str):
-    with rest_server.serving(memory, development=True) as url:
-        answer = httpx.get(f"{url}{PREFIX}/episodes", headers={"Host": name})
-        assert answer.status_code == 403
-        for path in ("/healthz", "/docs", f"{PREFIX}/openapi.json"):
-            assert httpx.get(url + path, headers={"Host": name}).status_code == 200
+def test_a_malformed_host_is_refused(url: str, name: str):
+    answer = httpx.get(f"{url}{PREFIX}/episodes", headers={"Host": name})
+    assert answer.status_code == 403
+    for path in ("/healthz", "/docs", f"{PREFIX}/openapi.json"):
+        assert httpx.get(url + path, headers={"Host": name}).status_code == 200
 
 
-def test_two_hosts_are_refused(memory: EpisodicMemory):
-    with rest_server.serving(memory, development=True) as url:
-        connection = HTTPConnection(url.removeprefix("http://"), timeout=30)
-        connection.putrequest("GET", f"{PREFIX}/episodes", skip_host=True)
-        for name in ("localhost", "evil.example"):
-            connection.putheader("Host", name)
-        connection.endheaders()
-        assert connection.getresponse().status in (400, 403)
-        connection.close()
+def test_two_hosts_are_refused(url: str):
+    connection = HTTPConnection(url.removeprefix("http://"), timeout=30)
+    connection.putrequest("GET", f"{PREFIX}/episodes", skip_host=True)
+    for name in ("localhost", "evil.example"):
+        connection.putheader("Host", name)
+    connection.endheaders()
+    assert connection.getresponse().status in (400, 403)
+    connection.close()
 
 
 @pytest.mark.parametrize("origin", ["http://[", "http://[::1", "[", "null", "", "evil"])
-def test_a_malformed_origin_is_refused(memory: EpisodicMemory, origin: str):
-    with rest_server.serving(memory, development=True) as url:
-        answer = httpx.get(f"{url}{PREFIX}/episodes", headers={"Origin": origin})
-        assert answer.status_code == 403
+def test_a_malformed_origin_is_refused(url: str, origin: str):
+    answer = httpx.get(f"{url}{PREFIX}/episodes", headers={"Origin": origin})
+    assert answer.status_code == 403
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from tests.support.polling import wait_until
 from tests.support.qdrant_memory import SAID, Open, is_true, tell, waiting
 from tests.support.qdrant_server import QdrantServer
 
+pytestmark = pytest.mark.qdrant
+
 
 class _Another(HashingEmbedder):
     """An embedder with equal vectors and another name, hence another model."""

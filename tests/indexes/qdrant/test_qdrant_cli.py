@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 from octopus_memory.__main__ import program
 from tests.support.qdrant_server import QdrantServer
 
+pytestmark = pytest.mark.qdrant
+
 
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, server: QdrantServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,8 @@ from octopus_memory.testing import FixedClock
 from tests.support.qdrant_memory import tell
 from tests.support.qdrant_server import QdrantServer
 
+pytestmark = pytest.mark.qdrant
+
 
 class TestDrift:
     @pytest.fixture(autouse=True)

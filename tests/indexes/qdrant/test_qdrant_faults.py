@@ -19,6 +19,8 @@ from octopus_memory.testing import FixedClock
 from tests.support.qdrant_memory import Open, is_true, later, tell, waiting
 from tests.support.qdrant_server import QdrantServer
 
+pytestmark = pytest.mark.qdrant
+
 
 @pytest.mark.parametrize(
     ("fault", "qdrant_seconds"),
