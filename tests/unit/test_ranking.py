@@ -107,6 +107,43 @@ def test_the_best_turn_and_its_episode_come_first() -> None:
     assert dict(found.episodes(MANY))[1] > 0.65 > dict(found.episodes(MANY))[0]
 
 
+INTAKE = Talk(
+    [
+        Said(0, "Do you have any allergies?", ASSISTANT),
+        Said(0, "No."),
+        Said(0, "Which medicine do you take every day?", ASSISTANT),
+        Said(0, "One moment, I have to look for the box, it is in the kitchen next to the bread."),
+        Said(0, "And how old are you?", ASSISTANT),
+        Said(1, "52."),
+        Said(1, "My allergies get worse in spring."),
+    ]
+)
+NEAR_QUESTIONS = [0.6, 0.0, 0.5, 0.1, 0.4, 0.0, 0.3]
+
+
+def test_a_short_answer_is_quoted_after_its_question() -> None:
+    found = INTAKE.ask("allergies medicine age", NEAR_QUESTIONS)
+    quotable = [row for row, _ in found.quotable(3)]
+    assert 1 not in turns(found)[:3]
+    assert quotable[quotable.index(0) + 1] == 1
+    assert len(quotable) == 4
+    relevance = [relevance for _, relevance in found.quotable(MANY)]
+    assert relevance == sorted(relevance, reverse=True)
+
+
+def test_a_long_answer_and_one_of_another_episode_are_ranked_by_themselves() -> None:
+    found = INTAKE.ask("allergies medicine age", NEAR_QUESTIONS)
+    quotable = [row for row, _ in found.quotable(MANY)]
+    by_themselves = [row for row in turns(found) if row != 1]
+    assert [row for row in quotable if row != 1] == by_themselves
+
+
+def test_an_answer_that_a_filter_excludes_is_not_quoted() -> None:
+    keep = np.array([row != 1 for row in range(len(INTAKE.said))])
+    found = INTAKE.ask("allergies medicine age", NEAR_QUESTIONS, keep)
+    assert 1 not in [row for row, _ in found.quotable(MANY)]
+
+
 def test_a_summary_that_is_found_says_so() -> None:
     talk = Talk([*SMALL.said, Said(1, "A flight to Oslo.", SUMMARY)])
     found = talk.ask("flight to Oslo", [0.1, 0.0, 0.1, 0.4, 0.2, 0.5])

@@ -51,8 +51,27 @@ class Ranking:
         return self._best(k, self._rows.role != SUMMARY)
 
     def quotable(self, k: int) -> list[Ranked]:
-        """The `k` best turns and summaries, best first."""
-        return self._ranked(self.turn_score, self._odds, _first(self.turn_score, k))
+        """The `k` best turns and summaries, best first, a short answer right after its question.
+
+        A question alone tells nothing, and "No." is rarely found by itself.
+        """
+        found: dict[int, float] = {}
+        for row, relevance in self._ranked(self.turn_score, self._odds, _first(self.turn_score, k)):
+            found.setdefault(row, relevance)
+            if self._is_answered_shortly(row):
+                found.setdefault(row + 1, relevance)
+        return list(found.items())
+
+    def _is_answered_shortly(self, row: int) -> bool:
+        rows, answer = self._rows, row + 1
+        return (
+            bool(rows.question.item(row))
+            and answer < len(self.turn_score)
+            and bool(rows.together.item(row))
+            and rows.length.item(answer) < 0
+            and not rows.question.item(answer)
+            and self.turn_score.item(answer) != _OUT
+        )
 
     def _best(self, k: int, wanted: NDArray[np.bool_]) -> list[Ranked]:
         reach = 2 * k

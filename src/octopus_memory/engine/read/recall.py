@@ -158,8 +158,8 @@ class Recalled(NamedTuple):
 def recall_for_context(runtime: Runtime, scope: Scope, ask: Ask, *, quotable: int) -> Recalled:
     """Find up to `quotable` turns to quote, and the episodes that `ask` wants, by one search.
 
-    A short turn comes with the turn before it. Summaries are candidates if the episode is archived,
-    or if a caller or a model wrote them.
+    A short turn comes with the turn before it, and a question with its short answer. Summaries are
+    candidates if the episode is archived, or if a caller or a model wrote them.
     """
     found = _search(runtime, scope, ask)
     if found is None:
