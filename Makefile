@@ -12,7 +12,7 @@ help:
 	@echo "make demo    install into .venv and watch an agent remember"
 	@echo "make serve   install into .venv and run the REST service, on this machine alone"
 	@echo "make test    install what the tests need and run them all"
-	@echo "make test-fast     those that need SQLite alone and start no process; about four minutes"
+	@echo "make test-fast     those that need SQLite alone and take little time; under two minutes"
 	@echo "make test-pythons  run them on every Python from 3.11 on that this machine has"
 	@echo "make test-integrations  test each framework's adapter with the framework installed"
 	@echo "make lint    style, types, layers"
@@ -39,7 +39,8 @@ FAST_TESTS := tests/unit tests/engine tests/stores tests/indexes tests/faces tes
 FAST_MARKERS := not server and not process and not slow and not qdrant
 
 test-fast: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -q -n auto --dist loadfile --hypothesis-profile fast -m '$(FAST_MARKERS)' $(FAST_TESTS)
+	$(BIN)/python -m pytest -q -n auto --dist loadfile -p no:schemathesis --hypothesis-profile fast \
+		-m '$(FAST_MARKERS)' $(FAST_TESTS)
 
 # The script needs nothing but Python; each version gets an environment of its own in .venvs.
 test-pythons: $(VENV)/bin/python

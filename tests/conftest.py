@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import shutil
 import sys
@@ -25,12 +26,14 @@ from tests.support.postgres_installation import Database, Installation  # noqa: 
 from tests.support.postgres_server import LocalServer, Programs, Unavailable  # noqa: E402 - the same
 from tests.support.process_guard import processes_refused  # noqa: E402 - the same
 from tests.support.selection import may_start_processes  # noqa: E402 - the same
+from tests.support.sqlite_sync import wait_for_no_disk  # noqa: E402 - the same
 from tests.support.sqlserver_server import SqlServer  # noqa: E402 - the same
 from tests.support.statement_cache import share_compiled_statements  # noqa: E402 - the same
 from tests.support.table_texts import share_table_texts  # noqa: E402 - the same
 
 START = datetime(2025, 3, 14, 9, 22, tzinfo=UTC)
 DATABASES = ["sqlite", "postgresql", "sqlserver"]
+_HOMES = itertools.count()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -83,10 +86,16 @@ def _guarded(item: pytest.Item) -> AbstractContextManager[None]:
     return nullcontext() if may_start_processes(item) else processes_refused(item.nodeid)
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
     """Thousands of tests are no rubbish: the collector need not look at them again and again."""
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -98,19 +107,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _no_settings_from_outside(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """No variable or file of the developer's own reaches a test, and no home folder is written."""
     for name in os.environ:
         if name.startswith("OCTOPUS_") and not name.startswith("OCTOPUS_TEST_"):
             monkeypatch.delenv(name)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    # Not below `tmp_path`, because making that folder takes longer than many a test.
+    home = tmp_path_factory.getbasetemp() / f"home{next(_HOMES)}"
+    monkeypatch.setenv("XDG_DATA_HOME", str(home))
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _compiled_once() -> Iterator[None]:
-    with share_compiled_statements(), share_table_texts():
+def _quick_databases() -> Iterator[None]:
+    with share_compiled_statements(), share_table_texts(), wait_for_no_disk():
         yield
 
 

@@ -69,6 +69,16 @@ def test_a_new_file_is_its_owners_alone(tmp_path: Path):
     store.close()
 
 
+def test_a_commit_waits_for_the_disk(blank_file: Path) -> None:
+    """Looks at the product's own settings, because the tests' stores do not wait."""
+    prepare = SqliteStore._prepare.__wrapped__  # type: ignore[attr-defined]
+    with closing(SqliteStore(blank_file)) as store, closing(sqlite3.connect(blank_file)) as conn:
+        conn.execute("PRAGMA synchronous=OFF")
+        prepare(store, conn)
+        [level] = conn.execute("PRAGMA synchronous").fetchone()
+    assert level == 2  # FULL
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_values_are_stored_as_what_they_are(tmp_path: Path, count: int):
     store = SqliteStore(tmp_path / "memory.db")

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,19 +24,23 @@ from octopus_memory.settings import JwtSettings, ServerSettings
 from tests.support import rest_server
 
 ISSUER, AUDIENCE = "https://login.example.com/", "octopus"
-KEYS: dict[str, Any] = {
-    "RS256": rsa.generate_private_key(public_exponent=65537, key_size=2048),
-    "ES256": ec.generate_private_key(ec.SECP256R1()),
-}
-STRANGER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+ALGORITHMS = ("RS256", "ES256")
+
+
+@cache
+def _key(owner: str) -> Any:
+    """The issuer's key for an algorithm, or a stranger's; made when first used, as it is slow."""
+    if owner == "ES256":
+        return ec.generate_private_key(ec.SECP256R1())
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
 @pytest.fixture(scope="module")
 def jwks_url() -> Iterator[str]:
     published = []
-    for name, key in KEYS.items():
+    for name in ALGORITHMS:
         algorithm = jwt.get_algorithm_by_name(name)
-        entry = algorithm.to_jwk(key.public_key(), as_dict=True)
+        entry = algorithm.to_jwk(_key(name).public_key(), as_dict=True)
         published.append({**entry, "kid": name, "alg": name, "use": "sig"})
 
     class Handler(BaseHTTPRequestHandler):
@@ -69,7 +74,7 @@ def url(tmp_path: Path, jwks_url: str) -> Iterator[str]:
             yield base + PREFIX
 
 
-def _token(algorithm: str = "RS256", key: Any = None, **claims: Any) -> str:
+def _token(algorithm: str = "RS256", signer: str | None = None, **claims: Any) -> str:
     body = {
         "iss": ISSUER,
         "aud": AUDIENCE,
@@ -79,8 +84,8 @@ def _token(algorithm: str = "RS256", key: Any = None, **claims: Any) -> str:
         "role": "admin",
     } | claims
     body = {name: value for name, value in body.items() if value is not None}
-    signer = key if key is not None else KEYS[algorithm]
-    return jwt.encode(body, signer, algorithm=algorithm, headers={"kid": algorithm})
+    key = _key(signer or algorithm)
+    return jwt.encode(body, key, algorithm=algorithm, headers={"kid": algorithm})
 
 
 def _listed(url: str, token: str, **query: str) -> httpx.Response:
@@ -88,7 +93,7 @@ def _listed(url: str, token: str, **query: str) -> httpx.Response:
     return httpx.get(f"{url}/episodes", headers=headers, params=query)
 
 
-@pytest.mark.parametrize("algorithm", KEYS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_signed_token_is_taken(url: str, algorithm: str):
     answer = _listed(url, _token(algorithm))
     assert answer.status_code == 200
@@ -115,7 +120,7 @@ def test_nobodys_own_call_is_recorded_under_their_name():
 
 
 REFUSED = {
-    "another's signature": {"key": STRANGER},
+    "another's signature": {"signer": "stranger"},
     "expired": {"exp": datetime.now(UTC) - timedelta(hours=1)},
     "no expiry": {"exp": None},
     "another issuer": {"iss": "https://elsewhere.example.com/"},
