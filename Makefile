@@ -38,6 +38,7 @@ FAST_TESTS := tests/unit tests/engine tests/stores tests/indexes tests/faces tes
 	tests/evaluation tests/project
 FAST_MARKERS := not server and not process and not slow and not qdrant
 
+# The plugin of schemathesis serves tests/acceptance alone, and takes long to import.
 test-fast: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -q -n auto --dist loadfile -p no:schemathesis --hypothesis-profile fast \
 		-m '$(FAST_MARKERS)' $(FAST_TESTS)
