@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import cache
 
 from .lookalikes import plain
 from .role_words import FOREIGN_ROLES, STEPS
@@ -90,40 +91,37 @@ _ROLE_HEADER = rf"{_DECOR}(?:{_ROLE}|{_APART}|{STEPS}){_CLOSE}():"
 # A console prompt such as "user>"; after "<" it would be a tag.
 _ROLE_PROMPT = rf"[\s>*#(\[\"'-]{{0,8}}(?:{_ROLE})[\s*_]{{0,2}}()>(?=\s|\Z)"
 
-# All match folded text; the empty group marks the position of the dot.
+# All match folded text; the empty group marks the position of the dot. The two long ones are
+# compiled on first use, because that takes a tenth of the time of the whole import.
 _OPENING = re.compile(r"[<\[{(#\"']")
-_ANYWHERE = re.compile(
-    "|".join(
-        (
-            r"<()\s{0,8}\|\s{0,8}[^<>|\s][^<>|]{0,63}\|\s{0,8}>",
-            r"<()<\s{0,8}/?\s{0,8}sys\s{0,8}>\s{0,8}>",
-            rf"<()/?(?:[a-z]{{1,8}}:)?(?:{_TAGS})(?=[\s=:|/>]|\Z)",
-            rf"<()\s{{0,8}}/?\s{{0,8}}(?:{_TAGS}|{_TOKENS})\s{{0,8}}/?\s{{0,8}}>",
-            rf"\[()\s{{0,8}}/?\s{{0,8}}(?:{_BRACKETED})\s{{0,8}}\]",
-            rf"[\[{{<]()/?{_GAP}{{0,6}}(?:{_END_OF}{_GAP}{{0,4}})?(?:{_TITLES})",
-            rf"\(()(?:{_END_OF}{_GAP}{{0,4}})?(?:{_TITLES})\)",
-            rf"##\s{{0,4}}(?:{_HEADINGS})\s{{0,4}}():",
-            rf"[\"']role\\?[\"']\s{{0,8}}():\s{{0,8}}\\?[\"'](?:{_ROLES})\\?[\"']",
-            r"[\"'](?:tool_calls?|function_call)\\?[\"']\s{0,8}():",
-        )
+_ANYWHERE = "|".join(
+    (
+        r"<()\s{0,8}\|\s{0,8}[^<>|\s][^<>|]{0,63}\|\s{0,8}>",
+        r"<()<\s{0,8}/?\s{0,8}sys\s{0,8}>\s{0,8}>",
+        rf"<()/?(?:[a-z]{{1,8}}:)?(?:{_TAGS})(?=[\s=:|/>]|\Z)",
+        rf"<()\s{{0,8}}/?\s{{0,8}}(?:{_TAGS}|{_TOKENS})\s{{0,8}}/?\s{{0,8}}>",
+        rf"\[()\s{{0,8}}/?\s{{0,8}}(?:{_BRACKETED})\s{{0,8}}\]",
+        rf"[\[{{<]()/?{_GAP}{{0,6}}(?:{_END_OF}{_GAP}{{0,4}})?(?:{_TITLES})",
+        rf"\(()(?:{_END_OF}{_GAP}{{0,4}})?(?:{_TITLES})\)",
+        rf"##\s{{0,4}}(?:{_HEADINGS})\s{{0,4}}():",
+        rf"[\"']role\\?[\"']\s{{0,8}}():\s{{0,8}}\\?[\"'](?:{_ROLES})\\?[\"']",
+        r"[\"'](?:tool_calls?|function_call)\\?[\"']\s{0,8}():",
     )
 )
 # Positions where a line may seem to begin; in a summary, lines have become sentences.
 _BREAK = re.compile(r"/ (?<= / )|\\[nr]|<br\s?/?>|\s{3,}|- (?<= - )|[.!?][\"')\]*_]{0,3} |\u3002 ?")
-_AT_LINE_START = re.compile(
-    "|".join(
-        (
-            rf"[\s>*/]{{0,8}}\[()\s{{0,8}}/?\s{{0,8}}{_ROLE}\s{{0,8}}\]",
-            r"[\s>*/]{0,8}-()\s{0,3}-\s{0,3}-",
-            r"[\s>*/]{0,8}-\s{0,3}\d{4}-\d\d-\d\d\s{0,3}():",
-            rf"[\s>*/]{{0,8}}(?:#|==|\*\*|__|~~)(){_GAP}{{0,16}}(?:{_HEADINGS}){_TO_THE_END}",
-            rf"{_DECOR}{_END_OF}(){_GAP}{{1,4}}(?:{_TITLES})",
-            rf"{_DECOR}{_spaced('past')}(){_GAP}{{1,4}}{_CONVERSATIONS}{_TO_THE_END}",
-            rf"[\s>*/]{{0,8}}#{{1,6}}\s{{0,4}}(?:instructions?|response|input){_CLOSE}():",
-            rf"{_DECOR}(?:{_FIELDS}){_CLOSE}():",
-            _ROLE_HEADER,
-            _ROLE_PROMPT,
-        )
+_AT_LINE_START = "|".join(
+    (
+        rf"[\s>*/]{{0,8}}\[()\s{{0,8}}/?\s{{0,8}}{_ROLE}\s{{0,8}}\]",
+        r"[\s>*/]{0,8}-()\s{0,3}-\s{0,3}-",
+        r"[\s>*/]{0,8}-\s{0,3}\d{4}-\d\d-\d\d\s{0,3}():",
+        rf"[\s>*/]{{0,8}}(?:#|==|\*\*|__|~~)(){_GAP}{{0,16}}(?:{_HEADINGS}){_TO_THE_END}",
+        rf"{_DECOR}{_END_OF}(){_GAP}{{1,4}}(?:{_TITLES})",
+        rf"{_DECOR}{_spaced('past')}(){_GAP}{{1,4}}{_CONVERSATIONS}{_TO_THE_END}",
+        rf"[\s>*/]{{0,8}}#{{1,6}}\s{{0,4}}(?:instructions?|response|input){_CLOSE}():",
+        rf"{_DECOR}(?:{_FIELDS}){_CLOSE}():",
+        _ROLE_HEADER,
+        _ROLE_PROMPT,
     )
 )
 # Templates with both roles on one line write them in capitals: "USER: hello ASSISTANT:".
@@ -234,9 +232,15 @@ def _defused(line: str) -> str:
 
 def _weak_points(folded: str) -> Iterator[int]:
     """Positions at which a dot breaks a marker."""
-    found = [_AT_LINE_START.match(folded)]
-    found += [_ANYWHERE.match(folded, sign.start()) for sign in _OPENING.finditer(folded)]
-    found += [_AT_LINE_START.match(folded, start.end()) for start in _BREAK.finditer(folded)]
+    at_line_start, anywhere = _markers()
+    found = [at_line_start.match(folded)]
+    found += [anywhere.match(folded, sign.start()) for sign in _OPENING.finditer(folded)]
+    found += [at_line_start.match(folded, start.end()) for start in _BREAK.finditer(folded)]
     for match in found:
         if match and match.lastindex:
             yield match.start(match.lastindex)
+
+
+@cache
+def _markers() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    return re.compile(_AT_LINE_START), re.compile(_ANYWHERE)
