@@ -74,6 +74,13 @@ def test_punctuation_does_not_hide_chinese(said: str) -> None:
     assert in_english(said) != said
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("part", ["eines", "seinen", "hausmann", "ausstellungs", "er"])
+def test_a_word_of_many_parts_takes_no_time(part: str) -> None:
+    words = " ".join("xq" + part * times for times in range(200))
+    assert in_english(f"Ich habe das nicht {words}").startswith("i have the not")
+
+
 def test_inflected_words_are_found_by_their_stem() -> None:
     assert "recommend" in in_english("¿Qué me recomendaríais para la cena?")
 

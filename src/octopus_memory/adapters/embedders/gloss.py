@@ -7,7 +7,7 @@ a download of hundreds of megabytes, and these lists are part of the package.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +32,7 @@ _ELISION = re.compile(r"(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu)'(?=[^\W\d_])")
 """Elided articles and pronouns before French words."""
 _LONGEST_HAN = 6
 _SHORTEST_HEAD, _SHORTEST_MODIFIER = 4, 3
+_LONGEST_COMPOUND = 40
 _LINKS = ("", "s", "es", "n", "en", "e", "er")
 """Linking letters between the parts of a German compound."""
 
@@ -86,21 +87,29 @@ class _Glosses(NamedTuple):
 
     def _compound(self, word: str, stem: Callable[[str], str]) -> str | None:
         """Glosses of the parts of a German compound; None unless all are listed."""
-        for start in range(_SHORTEST_MODIFIER, len(word) - _SHORTEST_HEAD + 1):
-            head = self._listed(word[start:], stem)
-            if head:
-                modifier = self._modifier(word[:start], stem)
-                if modifier:
-                    return f"{modifier} {head}"
-        return None
+        if len(word) > _LONGEST_COMPOUND:
+            return None
+        # By length of a beginning, so that no part is split twice.
+        glosses: dict[int, str | None] = {}
+        for end in range(_SHORTEST_MODIFIER, len(word) + 1):
+            part = word[:end]
+            glosses[end] = self.words.get(part) or self._joined(part, glosses, stem)
+        return glosses.get(len(word))
 
-    def _modifier(self, part: str, stem: Callable[[str], str]) -> str | None:
-        for link in _LINKS:
-            word = part.removesuffix(link)
-            if part.endswith(link) and len(word) >= _SHORTEST_MODIFIER:
-                gloss = self.words.get(word) or self._compound(word, stem)
-                if gloss:
-                    return gloss
+    def _joined(
+        self, word: str, beginnings: Mapping[int, str | None], stem: Callable[[str], str]
+    ) -> str | None:
+        """Gloss of a listed head after one of the `beginnings`, the longest head first."""
+        for start in range(_SHORTEST_MODIFIER, len(word) - _SHORTEST_HEAD + 1):
+            modifiers = (
+                beginnings.get(start - len(link))
+                for link in _LINKS
+                if word.endswith(link, 0, start)
+            )
+            modifier = next(filter(None, modifiers), None)
+            head = modifier and self._listed(word[start:], stem)
+            if head:
+                return f"{modifier} {head}"
         return None
 
 
