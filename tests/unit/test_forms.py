@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from octopus_memory import EpisodicMemory, InvalidInput, MemoryConfig, MemoryScope, PrivacyConfig
+from octopus_memory import (
+    EpisodicMemory,
+    InvalidInput,
+    InvalidMessage,
+    MemoryConfig,
+    MemoryScope,
+    PrivacyConfig,
+)
 from tests.support.message_forms import ANTHROPIC, FORMS, RESPONSES
 
 
@@ -101,6 +108,54 @@ def test_personal_data_is_redacted_in_the_item_too(memory: EpisodicMemory):
     scope.add("s", item)
     for form in (*FORMS, "openai"):
         assert "ana@example.com" not in str(scope.session("s").messages(form=form))
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"role": "model", "parts": [{"functionCall": "weather"}]},
+        {"role": "user", "parts": [{"functionResponse": True}]},
+        {"role": "assistant", "content": [{"type": "thinking"}, {"type": ["text"], "text": "x"}]},
+    ],
+)
+def test_a_part_of_a_wrong_type_is_kept_and_not_indexed(
+    scope: MemoryScope, item: dict[str, object]
+):
+    [turn] = scope.add("s", item)
+    assert turn.text == ""
+    assert not turn.indexed
+
+
+def _nested(levels: int) -> object:
+    nested: object = "deep"
+    for _ in range(levels):
+        nested = [nested]
+    return nested
+
+
+def _calling(given: object) -> list[dict[str, object]]:
+    return [
+        {"role": "model", "parts": [{"functionCall": {"name": "f", "args": given}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": given}}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "input": given}]},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": given},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (_nested(20_000), "nested"),
+        ({"raw": b"x"}, "plain JSON"),
+        ({(1, 2): 3}, "plain JSON"),
+        (10**5_000, "plain JSON"),
+    ],
+    ids=["deep", "bytes", "keys", "digits"],
+)
+def test_a_call_that_is_not_plain_json_is_refused(scope: MemoryScope, given: object, why: str):
+    for item in _calling(given):
+        with pytest.raises(InvalidMessage, match=why):
+            scope.add("s", item)
 
 
 def test_an_unknown_form_is_refused(scope: MemoryScope):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from .message import AS_GIVEN, Json, Message, MessageLike, as_text
+from .message import AS_GIVEN, Json, Message, MessageLike, as_text, is_deep
 
 FORMS = ("openai", "responses", "anthropic", "gemini")
 """Formats that `messages(form=…)` returns: chat completions, and three others."""
@@ -46,6 +46,16 @@ def parts_of(given: MessageLike) -> Sequence[MessageLike]:
     content, kind = given.get("content"), given.get("type")
     if AS_GIVEN in given or (kind is None and isinstance(content, str)):
         return [given]
+    # What is not plain JSON stays as it is, because parsing rejects it and names its field.
+    if is_deep(given):
+        return [given]
+    try:
+        return _converted(given, content, kind)
+    except (TypeError, ValueError):
+        return [given]
+
+
+def _converted(given: Mapping[str, Json], content: Json, kind: Json) -> Sequence[MessageLike]:
     if "parts" in given and content is None and isinstance(given["parts"], list):
         return _from_gemini(given)
     kinds = _kinds(content)
@@ -79,7 +89,7 @@ def _spoken(content: Json) -> str:
     said = [
         each.get("text", each.get("refusal"))
         for each in content
-        if isinstance(each, Mapping) and each.get("type") in _SPOKEN
+        if isinstance(each, Mapping) and str(each.get("type")) in _SPOKEN
     ]
     return "\n".join(each for each in said if isinstance(each, str))
 
@@ -160,12 +170,13 @@ def _from_gemini(item: Mapping[str, Json]) -> list[dict[str, Json]]:
     return parts
 
 
-def _field(part: Json, name: str) -> Json:
-    """A field of a Gemini part, under its JSON name or the name that the Python SDK dumps."""
+def _field(part: Json, name: str) -> Mapping[str, Json] | None:
+    """A call or result of a Gemini part, under its JSON name or the one that the SDK dumps."""
     if not isinstance(part, Mapping):
         return None
     head, _, tail = name.partition("_")
-    return part.get(name) or part.get(head + tail.capitalize())
+    found = part.get(name) or part.get(head + tail.capitalize())
+    return found if isinstance(found, Mapping) else None
 
 
 def _gemini_turn(role: Json, run: Sequence[Any], kept: dict[str, Json]) -> dict[str, Json]:
