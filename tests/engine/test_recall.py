@@ -17,6 +17,7 @@ from octopus_memory import (
     MemoryScope,
 )
 from octopus_memory.engine.read.context import MemoryOrchestrator
+from octopus_memory.engine.read.recall import Ask, recall_for_context
 from octopus_memory.testing import FixedClock
 
 pytestmark = pytest.mark.both_databases
@@ -254,3 +255,21 @@ def test_key_facts_are_found_by_words_and_by_meaning(memory: EpisodicMemory, sco
     memory.runtime.store.archive(scope.scope, best.episode_id)
     memory.flush()
     assert scope.recall("What car do I drive?")[0].session_id == "facts"
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_a_turn_after_a_hidden_answer_is_not_quoted_for_its_question(
+    memory: EpisodicMemory, scope: MemoryScope, hidden: bool
+):
+    said = [
+        ("assistant", "Which code opens the greenhouse?"),
+        ("user", "It is 4711."),
+        ("assistant", "Noted."),
+        *[("user", f"I water the greenhouse tomatoes on day {day} of May.") for day in range(9)],
+    ]
+    scope.add("s", said, index=[True, not hidden, *[True] * 10])
+    memory.flush()
+    ask = Ask(query="Which code opens the greenhouse?")
+    found = recall_for_context(memory.runtime, scope.scope, ask, quotable=1).candidates
+    quoted = [candidate.text for candidate in found]
+    assert quoted == [text for _, text in said[: 1 if hidden else 2]]

@@ -121,27 +121,36 @@ INTAKE = Talk(
 NEAR_QUESTIONS = [0.6, 0.0, 0.5, 0.1, 0.4, 0.0, 0.3]
 
 
+IN_INTAKE = np.array([0, 1, 2, 3, 4, 0, 1], np.int32)
+
+
 def test_a_short_answer_is_quoted_after_its_question() -> None:
     found = INTAKE.ask("allergies medicine age", NEAR_QUESTIONS)
-    quotable = [row for row, _ in found.quotable(3)]
+    quotable = [row for row, _ in found.quotable(3, IN_INTAKE)]
     assert 1 not in turns(found)[:3]
     assert quotable[quotable.index(0) + 1] == 1
     assert len(quotable) == 4
-    relevance = [relevance for _, relevance in found.quotable(MANY)]
+    relevance = [relevance for _, relevance in found.quotable(MANY, IN_INTAKE)]
     assert relevance == sorted(relevance, reverse=True)
 
 
 def test_a_long_answer_and_one_of_another_episode_are_ranked_by_themselves() -> None:
     found = INTAKE.ask("allergies medicine age", NEAR_QUESTIONS)
-    quotable = [row for row, _ in found.quotable(MANY)]
+    quotable = [row for row, _ in found.quotable(MANY, IN_INTAKE)]
     by_themselves = [row for row in turns(found) if row != 1]
     assert [row for row in quotable if row != 1] == by_themselves
+
+
+def test_a_turn_after_one_that_is_not_indexed_is_no_answer() -> None:
+    found = INTAKE.ask("allergies medicine age", NEAR_QUESTIONS)
+    without_answer = np.array([0, 2, 3, 4, 5, 0, 1], np.int32)
+    assert 1 not in [row for row, _ in found.quotable(3, without_answer)]
 
 
 def test_an_answer_that_a_filter_excludes_is_not_quoted() -> None:
     keep = np.array([row != 1 for row in range(len(INTAKE.said))])
     found = INTAKE.ask("allergies medicine age", NEAR_QUESTIONS, keep)
-    assert 1 not in [row for row, _ in found.quotable(MANY)]
+    assert 1 not in [row for row, _ in found.quotable(MANY, IN_INTAKE)]
 
 
 def test_a_summary_that_is_found_says_so() -> None:

@@ -50,15 +50,17 @@ class Ranking:
         """The `k` best turns, best first, without summaries."""
         return self._best(k, self._rows.role != SUMMARY)
 
-    def quotable(self, k: int) -> list[Ranked]:
+    def quotable(self, k: int, ordinals: NDArray[np.int32]) -> list[Ranked]:
         """The `k` best turns and summaries, best first, a short answer right after its question.
 
-        A question alone tells nothing, and "No." is rarely found by itself.
+        A question alone tells nothing, and "No." is rarely found by itself. These answers come in
+        addition to the `k`. `ordinals` has the place of each row in its episode, because the next
+        row is not the next turn if that one is not indexed.
         """
         found: dict[int, float] = {}
         for row, relevance in self._ranked(self.turn_score, self._odds, _first(self.turn_score, k)):
             found.setdefault(row, relevance)
-            if self._is_answered_shortly(row):
+            if self._is_answered_shortly(row) and ordinals[row + 1] == ordinals[row] + 1:
                 found.setdefault(row + 1, relevance)
         return list(found.items())
 

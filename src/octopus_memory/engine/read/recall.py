@@ -156,16 +156,16 @@ class Recalled(NamedTuple):
 
 
 def recall_for_context(runtime: Runtime, scope: Scope, ask: Ask, *, quotable: int) -> Recalled:
-    """Find up to `quotable` turns to quote, and the episodes that `ask` wants, by one search.
+    """Find the best `quotable` turns to quote, and the episodes that `ask` wants, by one search.
 
-    A short turn comes with the turn before it, and a question with its short answer. Summaries are
-    candidates if the episode is archived, or if a caller or a model wrote them.
+    A short turn comes with the turn before it. A short answer to one of them is a candidate beside
+    them. Summaries are candidates if the episode is archived, or if a caller or a model wrote them.
     """
     found = _search(runtime, scope, ask)
     if found is None:
         return Recalled()
     least = _least(runtime, scope, ask)
-    ranked = found.ranking.quotable(quotable)
+    ranked = found.ranking.quotable(quotable, found.view.ordinals)
     top = found.ranking.episodes(max(ask.limit, 1))
     best = {number: score for number, score in top[: ask.limit] if score >= least}
     rows = [row for row, _ in ranked if found.is_turn(row)]
