@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -28,6 +29,18 @@ LISTS = Path(gloss.__file__).with_name("glosses")
 )
 def test_words_become_english(said: str, english: str) -> None:
     assert in_english(said) == english
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Ich bin morgen früh beim Arzt wegen der Schlafstörungen.",
+        "J'ai oublié la clé à l'hôpital.",
+        "Mañana compré dos años de café.",
+    ],
+)
+def test_decomposed_accents_are_parts_of_their_words(said: str) -> None:
+    assert in_english(unicodedata.normalize("NFD", said)) == in_english(said) != said
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ a download of hundreds of megabytes, and these lists are part of the package.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -50,7 +51,9 @@ def in_english(text: str) -> str:
     glosses = _glosses(language)
     # A new stemmer for each text, because a stemmer is not thread-safe.
     stem = Stemmer.Stemmer(language, 0).stemWord
-    return _WORD.sub(lambda found: glosses.of(found[0], stem), text)
+    # Composed, because an accent of its own ends a word.
+    composed = unicodedata.normalize("NFC", text)
+    return _WORD.sub(lambda found: glosses.of(found[0], stem), composed)
 
 
 def _language_of(text: str) -> str:
