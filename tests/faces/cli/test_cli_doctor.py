@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from octopus_memory import EpisodicMemory
+from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.testing.openai_server import FakeOpenAIServer
 from tests.support.command_line import run, run_json, use_folder
 
@@ -97,6 +98,17 @@ def test_doctor_names_what_waits():
     found = checks()["pending work"]
     assert (found["status"], found["detail"]) == ("note", "1 to embed")
     assert "octopus run-pending" in found["remedy"]
+
+
+def test_doctor_says_that_another_model_will_embed_again():
+    with EpisodicMemory.open(embedder=HashingEmbedder(64), background=False) as memory:
+        memory.scope(user="me").add("s", ("user", "My favourite tea is Darjeeling."))
+        memory.flush()
+    found = checks()["pending work"]
+    assert found["status"] == "note"
+    assert found["detail"] == "1 to embed again with hashing-256 instead of hashing-64"
+    run("run-pending")
+    assert checks()["pending work"]["detail"] == "none"
 
 
 def test_doctor_says_what_fails_and_what_to_do(monkeypatch):

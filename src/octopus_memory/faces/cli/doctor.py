@@ -9,7 +9,7 @@ import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -347,10 +347,14 @@ def _pending(settings: Settings) -> Check:
         return Check(name="pending work", status=Status.OK, detail="none")
     store = open_store(settings)
     try:
-        backlog = store.backlog()
+        found = store.stats()
+        in_use = store.state().model
     finally:
         store.close()
-    waiting = [f"{work.waiting:,} to {kind}" for kind, work in backlog.items() if work.waiting]
+    waiting = [
+        f"{work.waiting:,} to {kind}" for kind, work in found.backlog.items() if work.waiting
+    ]
+    waiting += _to_embed_again(settings, in_use, found.vectors)
     if not waiting:
         return Check(name="pending work", status=Status.OK, detail="none")
     return Check(
@@ -359,6 +363,22 @@ def _pending(settings: Settings) -> Check:
         detail=", ".join(waiting),
         remedy="octopus run-pending does it now",
     )
+
+
+def _to_embed_again(
+    settings: Settings, in_use: str | None, vectors: Mapping[str, int]
+) -> Iterator[str]:
+    """Yield the work that the next process will queue, because the embedder has changed."""
+    from ...wiring import make_embedder
+
+    # The check of the embedder tells why it cannot be made.
+    with contextlib.suppress(OctopusError):
+        embedder = make_embedder(settings)
+        with released(embedder):
+            model = embedder.model
+        outdated = sum(count for name, count in vectors.items() if name != model)
+        if outdated and in_use != model:
+            yield f"{outdated:,} to embed again with {model} instead of {in_use}"
 
 
 def _extras(_: Settings) -> Check:
