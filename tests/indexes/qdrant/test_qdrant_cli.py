@@ -11,6 +11,7 @@ from qdrant_client import models
 from typer.testing import CliRunner
 
 from octopus_memory.__main__ import program
+from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from tests.support.qdrant_server import QdrantServer
 
 pytestmark = pytest.mark.qdrant
@@ -75,6 +76,22 @@ def test_rebuild(server: QdrantServer) -> None:
     assert run_json("index", "rebuild")["rows"] == 2
     assert len(server.points()) == 2
     assert "The index matches the store." in run("index", "rebuild")
+
+
+@pytest.mark.parametrize("command", ["verify", "rebuild"])
+def test_a_mirror_of_another_model_is_neither_compared_nor_dropped(
+    server: QdrantServer, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    before = server.collections()
+    monkeypatch.setattr(HashingEmbedder, "model", "hashing-after-an-upgrade")
+    said = run("index", command, code=1)
+    assert "the stored vectors, hashing-256, not hashing-after-an-upgrade" in said
+    assert server.collections() == before
+    assert "Embedded 2 texts" in run("reembed")
+    run("run-pending")
+    assert "compared 2 rows" in run("index", command)
+    assert server.collections() != before
+    assert len(server.points()) == 2
 
 
 def test_drop(server: QdrantServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ...domain.episode import Scope
-from ...domain.errors import IndexUnavailable
+from ...domain.errors import IndexUnavailable, InvalidSetting
 from ...domain.search import vectors
 from ...ports.index import IndexMirror, MirrorRow
 from ...ports.recall_rows import RecallRow
@@ -105,10 +105,12 @@ def verify(runtime: Runtime, worker_id: str, *, repair: bool = False) -> IndexRe
     written and extra ones removed; the report counts them as they were.
 
     :raises IndexUnavailable: when the index is unreachable
+    :raises InvalidSetting: when the stored vectors are of another model
     """
     mirror, model = runtime.index.mirror, runtime.embedder.model
     if mirror is None:
         return IndexReport(index="exact", model=model)
+    _check_model(runtime)
     _feed_or_fail(runtime, worker_id)
     scopes = rows = 0
     found: list[_Compared] = []
@@ -150,10 +152,12 @@ def rebuild(
     An interrupted rebuild continues with the next pending work, or is started again.
 
     :raises IndexUnavailable: when the index is unreachable
+    :raises InvalidSetting: when the stored vectors are of another model
     """
     mirror, model = runtime.index.mirror, runtime.embedder.model
     if mirror is None:
         return IndexReport(index="exact", model=model)
+    _check_model(runtime)
     mirror.drop_models(keep=None)
     mirror.prepare(model, runtime.embedder.dimension)
     if mirror.name:
@@ -167,6 +171,17 @@ def rebuild(
             given += len(rows)
             progress(given)
     return verify(runtime, worker_id)
+
+
+def _check_model(runtime: Runtime) -> None:
+    """Refuse another model, because an empty mirror of it would seem to match the store."""
+    in_use, model = runtime.store.state().model, runtime.embedder.model
+    if in_use not in (None, model):
+        raise InvalidSetting(
+            "embedder",
+            f"must be the one of the stored vectors, {in_use}, not {model}: run octopus reembed "
+            "first",
+        )
 
 
 def _feed_or_fail(runtime: Runtime, worker_id: str) -> None:
