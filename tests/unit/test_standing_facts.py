@@ -44,6 +44,7 @@ def told(text: str) -> list[tuple[str, str]]:
 
 STATED = [
     # English.
+    ("My dog is called Rex.", "person", "Dog: Rex."),
     ("My name is Petra Vogel.", "name", "Name: Petra Vogel."),
     ("I'm Darryl, and I'm worried about hiring.", "name", "Name: Darryl."),
     ("Please call me Bo.", "name", "Wants to be called Bo."),
@@ -78,6 +79,9 @@ STATED = [
     ("We booked a trip to Lisbon in May.", "plan", "We booked a trip to Lisbon in May."),
     ("We're moving to Oslo in June.", "plan", "We're moving to Oslo in June."),
     # German.
+    ("Ich bin letzte Woche nach Köln umgezogen.", "home", "Wohnt in Köln."),
+    ("Ich vertrage keine Milch.", "constraint", "Verträgt keine Milch."),
+    ("Ich esse kein Fleisch.", "constraint", "Isst kein Fleisch."),
     ("Ich heiße Petra Vogel.", "name", "Name: Petra Vogel."),
     ("Bitte nennen Sie mich Bo.", "name", "Möchte Bo genannt werden."),
     ("Antworten Sie bitte immer auf Englisch.", "language", "Möchte Antworten auf Englisch."),
@@ -214,6 +218,18 @@ def test_other_sentences_become_no_facts(said: str):
 ENDED = [
     ("I'm no longer vegan.", "constraint", "diet"),
     ("I don't take ramipril any more.", "constraint", "medication ramipril"),
+    ("I eat meat again.", "constraint", "diet"),
+    ("I stopped being vegetarian.", "constraint", "diet"),
+    ("Ich esse wieder Fleisch.", "constraint", "diet"),
+    ("Je mange de nouveau de la viande.", "constraint", "diet"),
+    ("He vuelto a comer carne.", "constraint", "diet"),
+    ("我现在又吃肉了。", "constraint", "diet"),
+    ("我不吃素了。", "constraint", "diet"),
+    ("My dog Rex died last month.", "person", "rex"),
+    ("Unser Kater Mogli ist gestorben.", "person", "mogli"),
+    ("Notre chien Filou est mort.", "person", "filou"),
+    ("Mi perro Toby murió ayer.", "person", "toby"),
+    ("My wife Anna left me.", "person", "partner"),
     ("The cat died on Tuesday.", "person", "cat"),
     ("Miso died last week.", "person", "miso"),
     ("We broke up.", "person", "partner"),
