@@ -68,6 +68,19 @@ def test_names_and_numbers_stay() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("Ich habe heute mit Herrn Müller gesprochen.", "muller"),
+        ("Frau Hartmann und ich haben einen Termin.", "hartmann"),
+        ("Je ne suis pas allé chez Jean Martin.", "jean martin"),
+        ("Hoy no hablé con la señora García.", "garcia"),
+    ],
+)
+def test_a_common_name_is_not_taken_for_a_word_of_its_stem(said: str, name: str) -> None:
+    assert name in in_english(said)
+
+
+@pytest.mark.parametrize(
     ("word", "english"),
     [
         ("Lieferadresse", "delivery address"),
