@@ -273,3 +273,22 @@ def test_a_turn_after_a_hidden_answer_is_not_quoted_for_its_question(
     found = recall_for_context(memory.runtime, scope.scope, ask, quotable=1).candidates
     quoted = [candidate.text for candidate in found]
     assert quoted == [text for _, text in said[: 1 if hidden else 2]]
+
+
+def test_a_tool_call_without_words_is_no_answer(memory: EpisodicMemory, scope: MemoryScope):
+    call = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    scope.add(
+        "s",
+        [
+            ("user", "How is the weather in Oslo?"),
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": "7 degrees in Oslo"},
+            ("assistant", "The weather in Oslo is mild, at 7 degrees."),
+        ],
+    )
+    memory.flush()
+    ask = Ask(query="How is the weather in Oslo?")
+    found = recall_for_context(memory.runtime, scope.scope, ask, quotable=4).candidates
+    assert len(found) == 3
+    assert [candidate.rank for candidate in found] == [0, 1, 2]
+    assert all(candidate.text for candidate in found)

@@ -108,8 +108,12 @@ class _Found(NamedTuple):
         """Return the signals of a row's relevance."""
         return self.ranking.why(row, score)()
 
+    def place(self, row: int) -> tuple[UUID, int]:
+        """Return the episode of a row, and its ordinal in it."""
+        return self.episode_id(row), int(self.view.ordinals[row])
+
     def places(self, rows: Sequence[int]) -> list[tuple[UUID, int]]:
-        return [(self.episode_id(row), int(self.view.ordinals[row])) for row in rows]
+        return [self.place(row) for row in rows]
 
 
 def recall(runtime: Runtime, scope: Scope, ask: Ask) -> list[EpisodeSnippet]:
@@ -208,8 +212,12 @@ def _candidates(
     snippets: Mapping[int, EpisodeSnippet],
     episodes: Mapping[UUID, Episode],
 ) -> Iterator[Candidate]:
-    for place, (row, score) in enumerate(ranked):
-        episode_id, ordinal = found.episode_id(row), int(found.view.ordinals[row])
+    # A message that only calls a tool says nothing itself. It must not take a rank, because it
+    # follows many questions like a short answer.
+    silent = {place for place, turn in turns.items() if not turn.text.strip()}
+    telling = [each for each in ranked if found.place(each[0]) not in silent]
+    for place, (row, score) in enumerate(telling):
+        episode_id, ordinal = found.place(row)
         if found.is_turn(row):
             turn, before = turns.get((episode_id, ordinal)), turns.get((episode_id, ordinal - 1))
             if turn is not None:
