@@ -80,3 +80,19 @@ def test_a_file_s_name_can_be_too_long(tmp_path: Path, suffix: str):
 def test_an_adapter_without_its_methods_is_refused_by_name(name: str, given: object):
     with pytest.raises(InvalidSetting, match=f"^{name}: must be an? (object with|Memory)"):
         EpisodicMemory.open("sqlite:///:memory:", **{"embedder": "hashing", name: given})
+
+
+class _Boasting(HashingEmbedder):
+    def reads(self, language: str) -> str:
+        return "perfectly" if language == "german" else "fluent"
+
+
+def test_an_embedder_that_reads_in_an_unknown_way_is_named():
+    with EpisodicMemory.open(
+        "sqlite:///:memory:", embedder=_Boasting(), background=False
+    ) as memory:
+        scope = memory.scope(user="u")
+        scope.add("s", ("user", "Mein Hund heißt Bruno."))
+        assert scope.recall("What is my dog called?") is not None
+        with pytest.raises(InvalidSetting, match=r"embedder: must read german .* not 'perfectly'"):
+            scope.recall("Wie heißt mein Hund?")

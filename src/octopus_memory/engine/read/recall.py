@@ -27,7 +27,7 @@ from ...domain.episode import (
     check_name,
     check_time,
 )
-from ...domain.errors import EmbedderFailed, InvalidInput
+from ...domain.errors import EmbedderFailed, InvalidInput, InvalidSetting
 from ...domain.search import term_hashing
 from ...domain.search.bm25 import LexicalScores, QueryTerms
 from ...domain.search.features import SUMMARY
@@ -283,7 +283,13 @@ def _plan(
 
 def _reading(embedder: Embedder, language: str) -> Reading:
     reads = getattr(embedder, "reads", None)
-    return Reading.FLUENT if reads is None else Reading(reads(language))
+    if reads is None:
+        return Reading.FLUENT
+    told = reads(language)
+    if told not in tuple(Reading):
+        known = ", ".join(Reading)
+        raise InvalidSetting("embedder", f"must read {language} as one of {known}, not {told!r}")
+    return Reading(told)
 
 
 def _probe(runtime: Runtime, scope: Scope, ask: Ask) -> AskProbe:
