@@ -147,6 +147,18 @@ def test_a_turn_after_one_that_is_not_indexed_is_no_answer() -> None:
     assert 1 not in [row for row, _ in found.quotable(3, without_answer)]
 
 
+def test_nobody_answers_their_own_question() -> None:
+    alone = Talk(
+        [
+            Said(0, "Do you know whether I have any allergies?"),
+            Said(0, "Never mind."),
+            Said(1, "My flight to Oslo leaves on Friday, and I am looking forward to it."),
+        ]
+    )
+    found = alone.ask("allergies", [0.6, 0.0, 0.3])
+    assert [row for row, _ in found.quotable(1, np.array([0, 1, 0], np.int32))] == [0]
+
+
 def test_an_answer_that_a_filter_excludes_is_not_quoted() -> None:
     keep = np.array([row != 1 for row in range(len(INTAKE.said))])
     found = INTAKE.ask("allergies medicine age", NEAR_QUESTIONS, keep)

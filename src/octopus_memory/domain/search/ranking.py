@@ -72,8 +72,12 @@ class Ranking:
             and bool(rows.together.item(row))
             and rows.length.item(answer) < 0
             and not rows.question.item(answer)
+            and self._speaker(row) != self._speaker(answer)
             and self.turn_score.item(answer) != _OUT
         )
+
+    def _speaker(self, row: int) -> tuple[int, int]:
+        return self._rows.role.item(row), self._rows.speaker.item(row)
 
     def _best(self, k: int, wanted: NDArray[np.bool_]) -> list[Ranked]:
         reach = 2 * k
