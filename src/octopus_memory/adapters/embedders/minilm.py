@@ -62,7 +62,7 @@ class MiniLMEmbedder:
         return _DIMENSION
 
     def reads(self, language: str) -> Reading:
-        """Fluently English, and the languages of the word lists word for word."""
+        """Return "fluent" for English, and "glossed" for the languages of the word lists."""
         if language == "english":
             return Reading.FLUENT
         return Reading.GLOSSED if language in gloss.LANGUAGES else Reading.NONE

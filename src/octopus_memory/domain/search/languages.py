@@ -18,7 +18,7 @@ CHINESE, OTHER = "chinese", "other"
 
 
 class Reading(StrEnum):
-    """How well an embedder reads a language."""
+    """Skill of an embedder in a language."""
 
     FLUENT = "fluent"
     GLOSSED = "glossed"

@@ -53,7 +53,7 @@ class QueryPlan(NamedTuple):
     order: Order = Order.NONE
     asks_time: bool = False
     reading: Reading = Reading.FLUENT
-    """How well the embedder reads the question's language."""
+    """Skill of the embedder in the question's language."""
     asks_assistant: bool = False
     """True if it asks for something the assistant said."""
 
