@@ -61,9 +61,10 @@ _FACTS_SHARE = 10
 _ALWAYS = frozenset((FactKind.NAME, FactKind.LANGUAGE, FactKind.INSTRUCTION))
 """Facts that matter for every answer, even for one to "thanks!"."""
 _ALWAYS_TOKENS = 30
-_SUMMARIES_FROM = 600
+_SUMMARIES_FROM, _SUMMARIES_FROM_IF_VAGUE = 800, 600
 """Summaries and last sessions get a fifth of the tokens above this many, and 120 at most, because
-in a small block quotations are worth more."""
+in a small block quotations are worth more. They get them sooner where little is quoted, because the
+message does not say what it is about."""
 _SUMMARIES_SHARE = 5
 _MOST_FOR_SUMMARIES = 120
 _SUMMARY_LENGTH = 160
@@ -127,10 +128,11 @@ def make_block(
     left_out = list(_add_facts(draft, material, budget_tokens))
     allowed = _allowance(material, budget_tokens, min_score)
     snippets = _summarized(material)
-    share = _share_of_summaries(budget_tokens) if snippets else 0
+    is_vague = allowed < budget_tokens
+    share = _share_of_summaries(budget_tokens, is_vague=is_vague) if snippets else 0
     limit = min(budget_tokens, allowed + share)
     waiting = _add_passages(draft, material, limit - share, budget_tokens, weigh)
-    left_out += _passages_left(waiting, draft, short=allowed < budget_tokens)
+    left_out += _passages_left(waiting, draft, is_vague=is_vague)
     left_out += _add_summaries(draft, snippets, limit)
     _shrink(draft, budget_tokens)
     known = {fact.id: fact for fact in material.facts}
@@ -144,8 +146,9 @@ def make_block(
     )
 
 
-def _share_of_summaries(budget: int) -> int:
-    return min(max(0, budget - _SUMMARIES_FROM) // _SUMMARIES_SHARE, _MOST_FOR_SUMMARIES)
+def _share_of_summaries(budget: int, *, is_vague: bool) -> int:
+    start = _SUMMARIES_FROM_IF_VAGUE if is_vague else _SUMMARIES_FROM
+    return min(max(0, budget - start) // _SUMMARIES_SHARE, _MOST_FOR_SUMMARIES)
 
 
 def _explained(passages: Iterable[Passage], material: Material) -> Iterator[Passage]:
@@ -285,8 +288,10 @@ def _passage_of_summary(
     )
 
 
-def _passages_left(waiting: Iterable[Quotable], draft: Draft, *, short: bool) -> Iterator[LeftOut]:
-    reason = LeftOutReason.RELEVANCE if short else LeftOutReason.BUDGET
+def _passages_left(
+    waiting: Iterable[Quotable], draft: Draft, *, is_vague: bool
+) -> Iterator[LeftOut]:
+    reason = LeftOutReason.RELEVANCE if is_vague else LeftOutReason.BUDGET
     quoted_turns = {turn for passage in draft.passages for turn in passage.turn_ids}
     for candidate, _ in waiting:
         turn_id = None if candidate.hit is None else candidate.hit.id
