@@ -253,9 +253,20 @@ def test_latest_and_earliest() -> None:
 def test_an_assistant_that_writes_at_length_does_not_drown_the_user() -> None:
     long = "Peanuts are legumes and many people are allergic to them, so be careful. " * 9
     chat = Talk([Said(0, "I am allergic to peanuts."), Said(0, long, ASSISTANT)])
-    assert chat.rows.lopsided == 1
+    assert chat.rows.lopsided == chat.rows.wordy == 1
     assert turns(chat.ask("What am I allergic to?", [0.5, 0.5]))[0] == 0
     assert turns(chat.ask("What did you tell me about peanuts?", [0.5, 0.5]))[0] == 1
+
+
+def test_one_long_answer_is_not_held_against_an_assistant_that_writes_little_more() -> None:
+    answer = "Set it to seven for the pot, and clean the burrs with the small brush. " * 9
+    reply = "Good to hear, enjoy it and tell me how it goes."
+    said = [Said(0, "The grinder came."), Said(0, reply, ASSISTANT)] * 9
+    chat = Talk([*said, Said(0, "Thanks a lot."), Said(0, answer, ASSISTANT)])
+    assert chat.rows.lopsided > 0.8
+    assert chat.rows.wordy == 0
+    found = chat.ask("How coarse?", [0.5 if row in (1, 19) else 0.1 for row in range(20)])
+    assert turns(found)[:2] == [19, 1]
 
 
 def test_an_archived_episode_is_found_by_its_summary() -> None:

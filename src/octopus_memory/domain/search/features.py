@@ -19,8 +19,10 @@ USER, ASSISTANT, SYSTEM, TOOL, SUMMARY = range(5)
 _USUAL_LENGTH_CLASS = 3
 _LONGEST_CLASS = 5
 """Longer turns count as this class, because information does not grow with every page."""
-# Difference in length classes between two people that is normal; an assistant is about two above.
+# Differences in length classes: up to the first is normal between two people, and one above the
+# second an assistant's turns are several times as long as the user's.
 _CHANCE = 0.5
+_MUCH_LONGER = 1.5
 _SIDES = np.array([1, -1, 0, 0, 0], np.float32)
 
 
@@ -85,6 +87,9 @@ class RowFeatures:
     """1 for a summary whose episode has no turns left."""
     lopsided: float
     """0 if both sides write equally much, towards 1 the more the assistant outwrites the user."""
+    wordy: float
+    """1 if the assistant writes several times as much as the user, so that long turns mention
+    everything; 0 if it writes about twice as much or less."""
 
     @classmethod
     def build(
@@ -105,6 +110,7 @@ class RowFeatures:
         together = ~first[1:] & turn[1:] & turn[:-1]
         length = _lengths(flags)
         length[~turn] = 0
+        lead = _assistant_lead(role, flags)
         return cls(
             episode=episode,
             role=role,
@@ -119,7 +125,8 @@ class RowFeatures:
             side=_SIDES[role],
             anyone=((speaker < 0) & (turn | archived)).astype(np.float32),
             archived=archived.astype(np.float32),
-            lopsided=_lopsided(role, flags),
+            lopsided=_above(lead, _CHANCE),
+            wordy=_above(lead, _MUCH_LONGER),
         )
 
     def extended(
@@ -145,6 +152,7 @@ class RowFeatures:
             time=time[known - 1 :],
             flags=flags[known - 1 :],
         )
+        lead = _assistant_lead(role, flags)
         return RowFeatures(
             episode=episode,
             role=role,
@@ -159,7 +167,8 @@ class RowFeatures:
             side=_joined(self.side, new.side[1:]),
             anyone=_joined(self.anyone, new.anyone[1:]),
             archived=_joined(self.archived, new.archived[1:]),
-            lopsided=_lopsided(role, flags),
+            lopsided=_above(lead, _CHANCE),
+            wordy=_above(lead, _MUCH_LONGER),
         )
 
     def __len__(self) -> int:
@@ -174,18 +183,19 @@ class RowFeatures:
         """Part of a row's score that is the same for every question."""
         form: NDArray[np.float32] = self.archived * WEIGHTS.archived
         # In lopsided chats users tell facts inside their questions.
-        alike = 1 - self.lopsided
-        if alike:
-            form += self.question * (WEIGHTS.question * alike)
-            form += self.length * (WEIGHTS.length * alike)
+        if self.lopsided < 1:
+            form += self.question * (WEIGHTS.question * (1 - self.lopsided))
+        if self.wordy < 1:
+            form += self.length * (WEIGHTS.length * (1 - self.wordy))
         return form
 
     @cached_property
     def towards_user(self) -> NDArray[np.float32]:
         """Part of a row's score for questions about the user; negated for the assistant."""
         # An assistant writes more about everything, but the user's words matter more.
-        towards = self.side * WEIGHTS.user - self.length * WEIGHTS.brief
-        return towards * np.float32(self.lopsided)
+        towards = self.side * np.float32(WEIGHTS.user * self.lopsided)
+        towards -= self.length * np.float32(WEIGHTS.brief * self.wordy)
+        return towards
 
     @cached_property
     def by_previous(self) -> NDArray[np.float32]:
@@ -210,10 +220,15 @@ def _lengths(flags: NDArray[np.uint8]) -> NDArray[np.float32]:
     return lengths
 
 
-def _lopsided(role: NDArray[np.int8], flags: NDArray[np.uint8]) -> float:
+def _assistant_lead(role: NDArray[np.int8], flags: NDArray[np.uint8]) -> float:
+    """Length classes by which the assistant's turns are longer than the user's on average."""
     turns = np.bincount(role, minlength=SUMMARY + 1)
     if not turns[USER] or not turns[ASSISTANT]:
         return 0.0
     length = flags >> LENGTH_SHIFT
     user, assistant, *_ = np.bincount(role, weights=length, minlength=SUMMARY + 1) / turns.clip(1)
-    return float(min(max(assistant - user - _CHANCE, 0.0), 1.0))
+    return float(assistant - user)
+
+
+def _above(lead: float, least: float) -> float:
+    return min(max(lead - least, 0.0), 1.0)
