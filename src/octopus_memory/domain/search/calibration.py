@@ -71,7 +71,7 @@ class Calibration:
             words=LogitLine(bias=0.4, cosine=0.0, coverage=4.7),
             glossed=LogitLine(bias=-1.1, cosine=6.3, coverage=3.2),
             foreign=LogitLine(bias=1.5, cosine=0.0, coverage=3.0),
-            behind=0.5,
+            behind=0.4,
         )
 
     def odds(
