@@ -258,7 +258,7 @@ def test_an_assistant_that_writes_at_length_does_not_drown_the_user() -> None:
     assert turns(chat.ask("What did you tell me about peanuts?", [0.5, 0.5]))[0] == 1
 
 
-def test_one_long_answer_is_not_held_against_an_assistant_that_writes_little_more() -> None:
+def test_length_is_not_held_against_an_assistant_that_writes_three_times_as_much() -> None:
     answer = "Set it to seven for the pot, and clean the burrs with the small brush. " * 9
     reply = "Good to hear, enjoy it and tell me how it goes."
     said = [Said(0, "The grinder came."), Said(0, reply, ASSISTANT)] * 9

@@ -19,10 +19,10 @@ USER, ASSISTANT, SYSTEM, TOOL, SUMMARY = range(5)
 _USUAL_LENGTH_CLASS = 3
 _LONGEST_CLASS = 5
 """Longer turns count as this class, because information does not grow with every page."""
-# Differences in length classes: up to the first is normal between two people, and one above the
-# second an assistant's turns are several times as long as the user's.
 _CHANCE = 0.5
-_MUCH_LONGER = 1.5
+"""Difference in length classes that is normal between two people."""
+_WORDY = 1.5
+"""Difference of an assistant whose turns are three times as long as the user's."""
 _SIDES = np.array([1, -1, 0, 0, 0], np.float32)
 
 
@@ -85,11 +85,8 @@ class RowFeatures:
     """1 if the speaker is unknown: a turn without a name, a summary without its turns."""
     archived: NDArray[np.float32]
     """1 for a summary whose episode has no turns left."""
-    lopsided: float
-    """0 if both sides write equally much, towards 1 the more the assistant outwrites the user."""
-    wordy: float
-    """1 if the assistant writes several times as much as the user, so that long turns mention
-    everything; 0 if it writes about twice as much or less."""
+    lead: float
+    """Length classes by which the assistant's turns are longer than the user's on average."""
 
     @classmethod
     def build(
@@ -110,7 +107,6 @@ class RowFeatures:
         together = ~first[1:] & turn[1:] & turn[:-1]
         length = _lengths(flags)
         length[~turn] = 0
-        lead = _assistant_lead(role, flags)
         return cls(
             episode=episode,
             role=role,
@@ -125,8 +121,7 @@ class RowFeatures:
             side=_SIDES[role],
             anyone=((speaker < 0) & (turn | archived)).astype(np.float32),
             archived=archived.astype(np.float32),
-            lopsided=_above(lead, _CHANCE),
-            wordy=_above(lead, _MUCH_LONGER),
+            lead=_lead(role, flags),
         )
 
     def extended(
@@ -152,7 +147,6 @@ class RowFeatures:
             time=time[known - 1 :],
             flags=flags[known - 1 :],
         )
-        lead = _assistant_lead(role, flags)
         return RowFeatures(
             episode=episode,
             role=role,
@@ -167,8 +161,7 @@ class RowFeatures:
             side=_joined(self.side, new.side[1:]),
             anyone=_joined(self.anyone, new.anyone[1:]),
             archived=_joined(self.archived, new.archived[1:]),
-            lopsided=_above(lead, _CHANCE),
-            wordy=_above(lead, _MUCH_LONGER),
+            lead=_lead(role, flags),
         )
 
     def __len__(self) -> int:
@@ -177,6 +170,16 @@ class RowFeatures:
     @property
     def episodes(self) -> int:
         return len(self.starts)
+
+    @cached_property
+    def lopsided(self) -> float:
+        """0 if both sides write equally much, 1 if the assistant writes three times as much."""
+        return _share(self.lead - _CHANCE)
+
+    @cached_property
+    def wordy(self) -> float:
+        """0 up to three times as much, 1 from six times on: long turns then mention everything."""
+        return _share(self.lead - _WORDY)
 
     @cached_property
     def form(self) -> NDArray[np.float32]:
@@ -220,8 +223,7 @@ def _lengths(flags: NDArray[np.uint8]) -> NDArray[np.float32]:
     return lengths
 
 
-def _assistant_lead(role: NDArray[np.int8], flags: NDArray[np.uint8]) -> float:
-    """Length classes by which the assistant's turns are longer than the user's on average."""
+def _lead(role: NDArray[np.int8], flags: NDArray[np.uint8]) -> float:
     turns = np.bincount(role, minlength=SUMMARY + 1)
     if not turns[USER] or not turns[ASSISTANT]:
         return 0.0
@@ -230,5 +232,5 @@ def _assistant_lead(role: NDArray[np.int8], flags: NDArray[np.uint8]) -> float:
     return float(assistant - user)
 
 
-def _above(lead: float, least: float) -> float:
-    return min(max(lead - least, 0.0), 1.0)
+def _share(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
