@@ -287,6 +287,22 @@ def test_the_last_sessions_are_summed_up_where_there_is_room() -> None:
     assert block.summaries == (last,)
 
 
+@pytest.mark.parametrize(
+    ("relevance", "budget", "shown"), [(1.0, 800, 0), (0.6, 800, 1), (1.0, 1_600, 1)]
+)
+def test_summaries_have_a_share_in_large_blocks_and_for_vague_messages(
+    relevance: float, budget: int, shown: int
+) -> None:
+    many = [turn(f"Fact number {n} is worth a line.", ordinal=2 * n) for n in range(200)]
+    last = snippet("Booked a flight to Lisbon. Paid by card.", episode_number=2)
+    material = Material(candidates=candidates(*many), recent=(last,), relevance=relevance)
+
+    block = block_of(material, budget=budget)
+
+    assert len(block.summaries) == shown
+    assert block.tokens <= budget
+
+
 def test_a_summary_whose_words_are_quoted_is_not_shown() -> None:
     said = snippet("User — I moved to Oslo in June.", episode_number=1)
 
