@@ -125,19 +125,41 @@ def test_what_is_recalled_by_is_rewritten(database_url: str):
         )
         assert len(claimed) == 1
         store.change_schema(make_older)
-        _, older = store.recall_rows(scope.scope, after=0)
-        assert {len(row.vector or b"") for row in older} == {256, 0}
+    engine = _engine(database_url)
+    with engine.begin() as conn:
+        kept = sa.select(schema.recall.c.vector).order_by(schema.recall.c.seq)
+        older = conn.execute(kept).scalars().all()
+    engine.dispose()
+    assert {len(vector or b"") for vector in older} == {256, 0}
     with EpisodicMemory.open(database_url, embedder="hashing", background=False) as memory:
         store = memory.runtime.store
         _, found = memory.runtime.store.recall_rows(scope.scope, after=0)
         assert [_words(row) for row in found] == [_words(row) for row in now]
         assert [row.lexical.speaker for row in found] == [row.lexical.speaker for row in now]
         for row, was in zip(found[:3], older, strict=False):
-            coarse = np.frombuffer(was.vector or b"", np.int8).astype(np.float32)
+            coarse = np.frombuffer(was or b"", np.int8).astype(np.float32)
             assert np.allclose(_unit(row), coarse / np.linalg.norm(coarse), atol=1e-6)
         assert found[3].vector is None
         assert store.backlog()[WorkKind.INDEX].waiting == 3
         assert memory.scope(user="ana").recall("felt in a blue box", limit=1)
+
+
+@pytest.mark.both_databases(as_owner=True)
+def test_times_that_turns_tell_of_are_resolved_in_the_background(database_url: str):
+    with EpisodicMemory.open(database_url, embedder="hashing", background=False) as memory:
+        scope = memory.scope(user="ana")
+        scope.add("s", [("user", "Yesterday we baked bread."), ("user", "Bread is good.")])
+        memory.flush()
+        _, now = memory.runtime.store.recall_rows(scope.scope, after=0)
+        assert [bool(row.lexical.told) for row in now] == [True, False]
+        memory.runtime.store.change_schema(make_older)
+    with EpisodicMemory.open(database_url, embedder="hashing", background=False) as memory:
+        store = memory.runtime.store
+        assert store.backlog()[WorkKind.TIMES].waiting == 1
+        memory.run_pending()
+        assert store.backlog()[WorkKind.TIMES].waiting == 0
+        _, found = store.recall_rows(scope.scope, after=0)
+        assert [row.lexical.told for row in found] == [row.lexical.told for row in now]
 
 
 @pytest.mark.both_databases(as_owner=True)

@@ -11,10 +11,10 @@ from octopus_memory.adapters.embedders.minilm import MiniLMEmbedder
 from octopus_memory.domain.episode import Scope
 from octopus_memory.domain.search.languages import Reading
 from octopus_memory.domain.search.query import QueryPlan, plan_query
-from octopus_memory.domain.search.temporal import Order
+from octopus_memory.domain.search.temporal import Order, session_cue, told_spans
 from octopus_memory.domain.search.term_hashing import TermHasher
 from octopus_memory.domain.search.terms import Flag, turn_flags
-from octopus_memory.domain.search.time_phrases import in_english
+from octopus_memory.domain.search.time_phrases import in_english, times_in_english
 
 ASKED = datetime(2024, 3, 13, 15, 30, tzinfo=UTC)
 """A Wednesday."""
@@ -59,6 +59,10 @@ def plan(question: str) -> QueryPlan:
         ("三天前我吃了什么？", (2024, 3, 10), (2024, 3, 11)),
         ("上周五我见了谁？", (2024, 3, 8), (2024, 3, 9)),
         ("去年我去了哪里？", (2023, 1, 1), (2024, 1, 1)),
+        ("Was mache ich nächstes Wochenende?", (2024, 3, 16), (2024, 3, 18)),
+        ("Que vais-je faire le week-end prochain ?", (2024, 3, 16), (2024, 3, 18)),
+        ("¿Qué hago la semana que viene?", (2024, 3, 18), (2024, 3, 25)),
+        ("明天我有什么安排？", (2024, 3, 14), (2024, 3, 15)),
     ],
 )
 def test_a_time_is_understood(question: str, start, end) -> None:
@@ -71,9 +75,7 @@ def test_a_time_is_understood(question: str, start, end) -> None:
     "question",
     [
         "Wie heißt mein Hund?",
-        "Was mache ich nächstes Wochenende?",
         "Comment s'appelle mon chien ?",
-        "Que fait-on le week-end prochain ?",
         "¿Cómo se llama mi perro?",
         "我的狗叫什么？",
         "Did I buy a Mars bar with mayo?",
@@ -181,3 +183,39 @@ def test_how_well_the_embedder_reads_a_question(question: str, reading: Reading)
 def test_any_text_is_taken(text: str, language: str) -> None:
     assert "\0" not in in_english(text, language)
     plan(text)
+
+
+@pytest.mark.parametrize(
+    ("question", "language", "which"),
+    [
+        ("Worüber haben wir letztes Mal gesprochen?", "german", Order.LATEST),
+        ("Wann war ich das letzte Mal wandern?", "german", Order.NONE),
+        ("Fass unser erstes Gespräch zusammen", "german", Order.EARLIEST),
+        ("De quoi avons-nous parlé la dernière fois ?", "french", Order.LATEST),
+        ("Résume notre première conversation", "french", Order.EARLIEST),
+        ("¿De qué hablamos la última vez?", "spanish", Order.LATEST),
+        ("¿Cuándo fue la última vez que corrí?", "spanish", Order.NONE),
+        ("我们上次聊了什么？", "chinese", Order.LATEST),
+        ("上次我去爬山是什么时候？", "chinese", Order.NONE),
+    ],
+)
+def test_a_conversation_is_named(question: str, language: str, which: Order) -> None:
+    assert session_cue(times_in_english(question, language)) is which
+
+
+@pytest.mark.parametrize(
+    ("said", "language", "day"),
+    [
+        ("Gestern war ich beim Arzt.", "german", 12),
+        ("Übermorgen ziehe ich um.", "german", 15),
+        ("Hier j'ai vu Paul.", "french", 12),
+        ("Demain je pars.", "french", 14),
+        ("Ayer fui al cine.", "spanish", 12),
+        ("Pasado mañana vuelo a Lima.", "spanish", 15),
+        ("我昨天去了医院。", "chinese", 12),
+        ("后天我要搬家。", "chinese", 15),
+    ],
+)
+def test_a_turn_tells_of_a_day(said: str, language: str, day: int) -> None:
+    [(start, _)] = told_spans(times_in_english(said, language), ASKED)
+    assert start == datetime(2024, 3, day, tzinfo=UTC)

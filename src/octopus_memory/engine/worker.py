@@ -63,6 +63,7 @@ def run_pending(runtime: Runtime, worker_id: str) -> PendingReport:
     while done := pending.embed_pending(runtime, worker_id):
         embedded += done
     fed += mirror.feed(runtime, worker_id)
+    pending.resolve_times(runtime, worker_id)
     pending.prune_idempotency_keys(runtime)
     return PendingReport(
         embedded=embedded, summarized=summarized, timed_out=timed_out, indexed=fed.given
@@ -198,6 +199,7 @@ class BackgroundWorker:
                 self._feed(look=whole)
                 pending.summarize_pending(self._runtime, self._worker_id, go_on=self._has_time)
             if whole and not self._stopped:
+                pending.resolve_times(self._runtime, self._worker_id)
                 from .retention import job
 
                 job.run_if_due(self._runtime, self._worker_id, self._between_batches)

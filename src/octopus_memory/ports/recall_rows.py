@@ -65,6 +65,7 @@ class RecallBlock:
     role: NDArray[np.int8]
     at: NDArray[np.int64]
     flags: NDArray[np.uint8]
+    told: NDArray[np.int64]
     speakers: Sequence[bytes]
     """Distinct values; empty for no speaker."""
     speaker: NDArray[np.int32]
@@ -92,17 +93,20 @@ class RecallBlock:
                 ordinal=ordinal,
                 role=role,
                 at=at,
-                lexical=Lexical(terms=terms, speaker=self.speakers[speaker], flags=flags),
+                lexical=Lexical(
+                    terms=terms, speaker=self.speakers[speaker], flags=flags, told=told
+                ),
                 model=self.models[model],
                 vector=vector,
             )
-            for seq, episode, ordinal, role, at, flags, speaker, terms, model, vector in zip(
+            for seq, episode, ordinal, role, at, flags, told, speaker, terms, model, vector in zip(
                 self.seq.tolist(),
                 self.episode.tolist(),
                 self.ordinal.tolist(),
                 self.role.tolist(),
                 self.at.tolist(),
                 self.flags.tolist(),
+                self.told.tolist(),
                 self.speaker.tolist(),
                 self.terms,
                 self.model.tolist(),
@@ -202,6 +206,13 @@ class RecallRows(ABC):
 
         Skips rows that are gone. Idempotent. If `model` is not in use any more, stores nothing and
         leaves the items in the queue.
+        """
+
+    @abstractmethod
+    def put_told(self, done: Sequence[tuple[Work, int]]) -> None:
+        """Store the times that turns tell of (`Lexical.told`) and finish their items, atomically.
+
+        Skips rows that are gone. A cache shows them after it has read the scope anew.
         """
 
     @abstractmethod

@@ -30,6 +30,8 @@ class Lexical(NamedTuple):
     """The hashed words of the speaker's name."""
     flags: int = 0
     """Features of the text (`domain.search.terms.Flag`): a time, a question, its length."""
+    told: int = 0
+    """The times that the text tells of, as `domain.search.told` packs them; 0 for none."""
 
 
 @dataclass(slots=True)

@@ -20,9 +20,11 @@ class WorkKind(StrEnum):
     """Send an embedded row to the mirror."""
     UNINDEX = "unindex"
     """Delete removed rows from the mirror: a `Removal`."""
+    TIMES = "times"
+    """Resolve the times that a turn tells of, which an earlier release indexed without them."""
 
 
-RowWork: TypeAlias = Literal[WorkKind.EMBED, WorkKind.SUMMARIZE, WorkKind.INDEX]
+RowWork: TypeAlias = Literal[WorkKind.EMBED, WorkKind.SUMMARIZE, WorkKind.INDEX, WorkKind.TIMES]
 """The kinds of work on one recall row: a `Work`."""
 
 

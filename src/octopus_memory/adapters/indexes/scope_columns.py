@@ -24,13 +24,23 @@ FlatTerms: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.uint8], NDArray[np.i
 _LAST_POSITION = np.iinfo(np.int32).max
 _SCOPE_BYTES = 12_000
 """Fixed bytes of a scope: objects and nearly empty arrays."""
-_ROW_BYTES = 39
+_ROW_BYTES = 47
 """Bytes of a row without its vector."""
 _EPISODE_BYTES = 250
 """Approximate bytes of an episode's id and number."""
 _SUMMARY_BYTES = 300
 """Approximate bytes of a summary's packed terms."""
-_COPIED = ("_seq", "_ordinal", "_position", "_role", "_flags", "_time", "_has_vector", "_lengths")
+_COPIED = (
+    "_seq",
+    "_ordinal",
+    "_position",
+    "_role",
+    "_flags",
+    "_told",
+    "_time",
+    "_has_vector",
+    "_lengths",
+)
 """Columns that do not depend on other rows, so that `copy_alive` copies them as they are."""
 
 
@@ -64,6 +74,7 @@ class ScopeColumns:
         self._role: GrowingArray[np.int8] = GrowingArray(np.int8)
         self._speaker: GrowingArray[np.int32] = GrowingArray(np.int32)
         self._flags: GrowingArray[np.uint8] = GrowingArray(np.uint8)
+        self._told: GrowingArray[np.int64] = GrowingArray(np.int64)
         self._time: GrowingArray[np.int64] = GrowingArray(np.int64)
         self._has_vector: GrowingArray[np.bool_] = GrowingArray(np.bool_)
         self._lengths: GrowingArray[np.int32] = GrowingArray(np.int32)
@@ -121,6 +132,7 @@ class ScopeColumns:
         self._role.extend(block.role)
         self._speaker.extend(speaker[block.speaker])
         self._flags.extend(block.flags)
+        self._told.extend(block.told)
         self._time.extend(block.at)
         terms, counts, row_of = term_hashing.unpack_all(block.terms)
         self._lengths.extend(np.bincount(row_of, weights=counts, minlength=len(block)))
@@ -226,6 +238,10 @@ class ScopeColumns:
     @property
     def flags(self) -> NDArray[np.uint8]:
         return self._flags.values
+
+    @property
+    def told(self) -> NDArray[np.int64]:
+        return self._told.values
 
     @property
     def time(self) -> NDArray[np.int64]:

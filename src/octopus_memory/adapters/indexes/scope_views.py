@@ -65,6 +65,7 @@ class OrderedView(ScopeView):
             speaker=self._ordered(columns.speaker),
             time=self._ordered(columns.time),
             flags=self._ordered(columns.flags),
+            told=self._ordered(columns.told),
         )
         self.postings = Postings.of(
             columns.layers, self._ordered(columns.lengths), self.rows, columns.position_of

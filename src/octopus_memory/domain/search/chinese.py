@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
+from .languages import CHINESE, OTHER, is_latin
 from .terms import has_unspaced, pieces, runs
 
 _HAN = "[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+"
@@ -28,6 +30,13 @@ _GRAMMAR = frozenset(_WORDS.split())
 def is_chinese(text: str) -> bool:
     """True if a text has Han characters and no other script without spaces, as Japanese has."""
     return re.search(_HAN, text) is not None and re.search(_NOT_CHINESE, text) is None
+
+
+def language_of(text: str, of_latin: Callable[[str], str]) -> str:
+    """Language of a text, by its script; `of_latin` tells the languages of Latin script apart."""
+    if is_latin(text):
+        return of_latin(text)
+    return CHINESE if is_chinese(text) else OTHER
 
 
 def characters(word: str) -> list[str]:

@@ -71,6 +71,8 @@ class RowFeatures:
     time: NDArray[np.int64]
     """Microseconds since 1970."""
     flags: NDArray[np.uint8]
+    told: NDArray[np.int64]
+    """The times that the row tells of (`told`)."""
     starts: NDArray[np.intp]
     """First row of each episode."""
     together: NDArray[np.float32]
@@ -97,6 +99,7 @@ class RowFeatures:
         speaker: NDArray[np.int32],
         time: NDArray[np.int64],
         flags: NDArray[np.uint8],
+        told: NDArray[np.int64],
     ) -> Self:
         """Derive the features. Rows are sorted by episode start, then by turn, the summary last."""
         first = np.ones(len(episode), np.bool_)
@@ -113,6 +116,7 @@ class RowFeatures:
             speaker=speaker,
             time=time,
             flags=flags,
+            told=told,
             starts=first.nonzero()[0],
             together=together.astype(np.float32),
             question=(flags & Flag.QUESTION).astype(np.float32),
@@ -132,12 +136,13 @@ class RowFeatures:
         speaker: NDArray[np.int32],
         time: NDArray[np.int64],
         flags: NDArray[np.uint8],
+        told: NDArray[np.int64],
     ) -> RowFeatures:
         """Same as `build`, but reuses these features; the columns must begin with the old ones."""
         known = len(self)
         if not known:
             return RowFeatures.build(
-                episode=episode, role=role, speaker=speaker, time=time, flags=flags
+                episode=episode, role=role, speaker=speaker, time=time, flags=flags, told=told
             )
         # Include the last known row: the first new one may belong to its episode.
         new = RowFeatures.build(
@@ -146,6 +151,7 @@ class RowFeatures:
             speaker=speaker[known - 1 :],
             time=time[known - 1 :],
             flags=flags[known - 1 :],
+            told=told[known - 1 :],
         )
         return RowFeatures(
             episode=episode,
@@ -153,6 +159,7 @@ class RowFeatures:
             speaker=speaker,
             time=time,
             flags=flags,
+            told=told,
             starts=_joined(self.starts, new.starts[1:] + (known - 1)),
             together=_joined(self.together, new.together),
             question=_joined(self.question, new.question[1:]),

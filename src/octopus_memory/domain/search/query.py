@@ -11,18 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .bm25 import QueryTerms
-from .chinese import is_chinese
-from .languages import CHINESE, OTHER, Reading, is_latin
+from .chinese import language_of
+from .languages import Reading
 from .question_words import asks_assistant, asks_time
-from .temporal import DateWindow, Order, date_window, may_name_time, order_cue
+from .temporal import DateWindow, Order, date_window, order_cue
 from .terms import bare
-from .time_phrases import in_english
+from .time_phrases import times_in_english
 
 QUERY_CAP = 2_000
 """Maximum characters of a question that are used."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W\d_]+)*")
-_RUN = re.compile(r"\w+")
 _POSSESSIVE = re.compile(r"['’]s?$")
 _MOST_TERMS_WITH_RELATED = 12
 
@@ -77,8 +76,8 @@ def plan_query(
     text = text[:QUERY_CAP]
     spoken = _names_out(text, analyzer, hasher, speakers)
     words = analyzer.forms(spoken.without, cap=QUERY_CAP)
-    language = _language_of(text, analyzer)
-    times = _times(text, language)
+    language = language_of(text, analyzer.language_of)
+    times = times_in_english(text, language)
     return QueryPlan(
         embed_text=spoken.as_you,
         terms=_query_terms(words, hasher, related),
@@ -90,20 +89,6 @@ def plan_query(
         reading=reads(language),
         asks_assistant=asks_assistant(text, language),
     )
-
-
-def _language_of(text: str, analyzer: _Analyzer) -> str:
-    """Language of the question; for other scripts than Latin, by the script."""
-    if is_latin(text):
-        return analyzer.language_of(text)
-    return CHINESE if is_chinese(text) else OTHER
-
-
-def _times(text: str, language: str) -> str:
-    """The question in English, as far as it names times or an order; empty if it names none."""
-    if language != "english":
-        return in_english(text, language) or _times(text, "english")
-    return text if may_name_time(set(_RUN.findall(text.casefold())), text) else ""
 
 
 class _Spoken(NamedTuple):

@@ -164,7 +164,7 @@ def _asked(rows: RowFeatures, plan: QueryPlan) -> Iterator[QuerySignal]:
         said: Floats = ((rows.speaker == plan.speaker) + rows.anyone) * weight
         yield QuerySignal("speaker", said, "said by the person the question names")
     if plan.window is not None:
-        near = plan.window.closeness(rows.time) * WEIGHTS.date
+        near = plan.window.closeness(rows.time, rows.told) * WEIGHTS.date
         yield QuerySignal("date", near, "at the time the question names")
     if plan.asks_time:
         times = rows.tells_time * WEIGHTS.time

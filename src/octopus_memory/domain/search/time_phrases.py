@@ -11,9 +11,10 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from .temporal import MONTHS, WEEKDAYS
+from .temporal import MONTHS, WEEKDAYS, may_name_time
 
 _MARK = "\0"
+_RUN = re.compile(r"\w+")
 _UNITS = ("day", "week", "month", "year")
 
 _NUMBERS = {
@@ -56,10 +57,25 @@ _SLASHED = r"\b(?P<d>\d{1,2})[/.](?P<m>\d{1,2})[/.](?P<year>(?:19|20)\d\d)\b"
 _PHRASES: dict[str, tuple[tuple[str, str], ...]] = {
     "german": (
         (_DOTTED, _ISO),
+        (
+            (
+                r"\bletzte[nrsm]?\s+(?:gesprach|unterhaltung|sitzung|chat)\w*|\bletzte[sn]?\s+mal\b"
+                r"(?=.*\b(?:gesprochen|geredet|besprochen|unterhalten|gesagt|erzahlt))"
+            ),
+            "last conversation",
+        ),
+        (r"\berste[nrsm]?\s+(?:gesprach|unterhaltung|sitzung|chat)\w*", "first conversation"),
+        (r"\bseit\s+{M}\b", "since {month}"),
+        (r"\b(?:nachste|kommende)[nrsm]?\s+{W}\b", "next {weekday}"),
+        (r"\b(?:nachste|kommende)[nrsm]?\s+wochenende\b", "next weekend"),
+        (r"\b(?:nachste|kommende)[nrsm]?\s+{U}\b", "next {unit}"),
+        (r"\bubermorgen\b", "day after tomorrow"),
+        (r"(?<!heute )(?<!gestern )(?<!am )(?<!guten )(?<!jeden )\bmorgen\b", "tomorrow"),
+        (r"\bin\s+{N}\s+{U}\b", "in {n} {unit}s"),
         (r"\b(?P<d>\d{1,2})\.?\s*{M}(?:\s+(?P<year>(?:19|20)\d\d))?\b", "{d} {month} {year}"),
         (r"\b{M}\s+(?P<year>(?:19|20)\d\d)\b", "in {month} {year}"),
         (
-            r"\b(?:im|seit|ab|bis|anfang|ende|mitte|letzten|vergangenen|diesen|vom)\s+{M}\b",
+            r"\b(?:im|ab|bis|anfang|ende|mitte|letzten|vergangenen|diesen|vom)\s+{M}\b",
             "in {month}",
         ),
         (r"\b(?:vor\s+(?:ein\s+)?|vor\s+den\s+){N}\s+{U}\b", "{n} {unit}s ago"),
@@ -77,9 +93,28 @@ _PHRASES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "french": (
         (_SLASHED, _ISO),
+        (
+            (
+                r"\bdernier(?:e)?\s+(?:conversation|discussion|session|echange|chat)"
+                r"|\bderniere\s+fois\b(?=.*\b(?:parle|discute|dit|vu))"
+                r"|(?<=parle )(?:de quoi )?la derniere fois|(?<=dit )la derniere fois"
+            ),
+            "last conversation",
+        ),
+        (
+            r"\bpremier(?:e)?\s+(?:conversation|discussion|session|echange|chat)",
+            "first conversation",
+        ),
+        (r"\bdepuis\s+{M}\b", "since {month}"),
+        (r"\b{W}\s+prochain\b", "next {weekday}"),
+        (r"\bweek-?end\s+prochain\b|\bprochain\s+week-?end\b", "next weekend"),
+        (r"\b{U}\s+prochaine?\b|\bprochaine?\s+{U2}\b", "next {unit}"),
+        (r"\bapres-demain\b", "day after tomorrow"),
+        (r"\bdemain\b", "tomorrow"),
+        (r"\bdans\s+{N}\s+{U}\b", "in {n} {unit}s"),
         (r"\b(?P<d>\d{1,2})(?:er)?\s+{M}(?:\s+(?P<year>(?:19|20)\d\d))?\b", "{d} {month} {year}"),
         (r"\b{M}\s+(?P<year>(?:19|20)\d\d)\b", "in {month} {year}"),
-        (r"(?:\b(?:en|de|depuis|fin|debut|mi|ce|jusqu'en)[\s-]+|\bd'){M}\b", "in {month}"),
+        (r"(?:\b(?:en|de|fin|debut|mi|ce|jusqu'en)[\s-]+|\bd'){M}\b", "in {month}"),
         (r"\bil y a\s+{N}\s+{U}\b", "{n} {unit}s ago"),
         (r"\b{N}\s+dernier(?:e)?s\s+{U}\b", "last {n} {unit}s"),
         (r"\b{W}\s+(?:dernier|passe)\b", "last {weekday}"),
@@ -96,11 +131,27 @@ _PHRASES: dict[str, tuple[tuple[str, str], ...]] = {
     "spanish": (
         (_SLASHED, _ISO),
         (
+            (
+                r"\bultima\s+(?:conversacion|charla|sesion|platica)"
+                r"|\bultima\s+vez\b(?=.*\b(?:habla|charla|comenta|discuti|dij))"
+                r"|(?<=hablamos )(?:de )?la ultima vez|(?<=hablado )la ultima vez"
+            ),
+            "last conversation",
+        ),
+        (r"\bprimera\s+(?:conversacion|charla|sesion|platica)", "first conversation"),
+        (r"\bdesde\s+{M}\b", "since {month}"),
+        (r"\b{W}\s+(?:que\s+viene|proximo)\b|\bproximo\s+{W2}\b", "next {weekday}"),
+        (r"\bproximo\s+fin\s+de\s+semana\b", "next weekend"),
+        (r"\b{U}\s+(?:que\s+viene|proxim[oa])\b|\bproxim[oa]\s+{U2}\b", "next {unit}"),
+        (r"\bpasado\s+manana\b", "day after tomorrow"),
+        (r"(?<!la )(?<!esta )(?<!cada )(?<!buena )\bmanana\b", "tomorrow"),
+        (r"\b(?:dentro\s+de|en)\s+{N}\s+{U}\b", "in {n} {unit}s"),
+        (
             r"\b(?P<d>\d{1,2})\s+de\s+{M}(?:\s+del?\s+(?P<year>(?:19|20)\d\d))?\b",
             "{d} {month} {year}",
         ),
         (r"\b{M}\s+(?:del?\s+)?(?P<year>(?:19|20)\d\d)\b", "in {month} {year}"),
-        (r"\b(?:en|de|desde|hasta|durante|este|pasado)\s+{M}\b", "in {month}"),
+        (r"\b(?:en|de|hasta|durante|este|pasado)\s+{M}\b", "in {month}"),
         (r"\bhace\s+(?:un\s+par\s+de\s+)?{N}\s+{U}\b", "{n} {unit}s ago"),
         (r"\bultim[oa]s\s+{N}\s+{U}\b", "last {n} {unit}s"),
         (r"\b{W}\s+pasado\b|\bpasado\s+{W2}\b", "last {weekday}"),
@@ -115,6 +166,19 @@ _PHRASES: dict[str, tuple[tuple[str, str], ...]] = {
         (r"\b(?:primera\s+vez|al\s+principio|originalmente|inicialmente)\b", "first time"),
     ),
     "chinese": (
+        (
+            r"(?:上次|上一次|上回)(?=.*(?:聊|谈|说|讨论|对话))|(?<=聊)(?:上次|上一次)",
+            "last conversation",
+        ),
+        (r"(?:第一次|首次)(?:的)?(?=.*(?:聊|谈|对话|说话))", "first conversation"),
+        (r"下个?(?:周|星期|礼拜){W}", "next {weekday}"),
+        (r"下个?周末", "next weekend"),
+        (r"下个?(?:周|星期|礼拜)", "next week"),
+        (r"下个?月", "next month"),
+        (r"明年", "next year"),
+        (r"后天", "day after tomorrow"),
+        (r"明天|明晚|明早|明日", "tomorrow"),
+        (r"{N}个?{U}(?:以后|之后|后)", "in {n} {unit}s"),
         (r"(?P<year>(?:19|20)\d\d)年(?P<m>\d{1,2})月(?P<d>\d{1,2})[日号]", _ISO),
         (r"(?P<year>(?:19|20)\d\d)年{C}月", "in {month} {year}"),
         (r"{C}月(?P<d>\d{1,2})[日号]", "{d} {month} "),
@@ -137,6 +201,13 @@ _PHRASES: dict[str, tuple[tuple[str, str], ...]] = {
         (r"第一次|首次|最早|最初", "first time"),
     ),
 }
+
+
+def times_in_english(text: str, language: str) -> str:
+    """The text in English, as far as it names times or an order; empty if it names none."""
+    if language != "english":
+        return in_english(text, language) or times_in_english(text, "english")
+    return text if may_name_time(set(_RUN.findall(text.casefold())), text) else ""
 
 
 def in_english(text: str, language: str) -> str:
@@ -162,6 +233,7 @@ def _patterns(language: str) -> list[tuple[str, Callable[[re.Match[str]], str]]]
     words = {
         "{N}": rf"(?P<n>\d{{1,3}}|{_any(numbers)})",
         "{U}": rf"(?P<unit>{_any(units)})",
+        "{U2}": rf"(?P<unit2>{_any(units)})",
         "{M}": rf"(?P<month>{_any(months)})",
         "{W}": rf"(?P<weekday>{_any(weekdays)})",
         "{W2}": rf"(?P<weekday2>{_any(weekdays)})",
@@ -192,7 +264,7 @@ def _replacing(
             month=month,
             year=said.get("year", ""),
             n=numbers.get(said.get("n", ""), said.get("n", "")),
-            unit=units.get(said.get("unit", ""), ""),
+            unit=units.get(said.get("unit") or said.get("unit2", ""), ""),
             weekday=names.get(weekday, ""),
         )
         return _MARK + phrase.strip() + _MARK

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from itertools import chain
 
 from ...domain.episode import Scope
 from ...domain.memo import Memo, WordMemo
+from ...domain.search import told
+from ...domain.search.chinese import language_of
+from ...domain.search.temporal import told_spans
 from ...domain.search.term_hashing import TermHasher
 from ...domain.search.terms import SUMMARY_CAP, TEXT_CAP, Flag, shape_flags, word_flags
+from ...domain.search.time_phrases import times_in_english
 from ...ports.models import Analyzer
 from ...ports.values import Lexical
 
@@ -33,11 +38,19 @@ class Lexicon:
         self._hasher = hasher
         self._known = Memo(self._known_in, most=_MOST_LANGUAGES)
 
-    def turn(self, scope: Scope, text: str, name: str | None) -> Lexical:
+    def turn(self, scope: Scope, text: str, name: str | None, at: datetime) -> Lexical:
         text, hasher = text.strip(), self._hasher(scope)
-        counts, told = self._counts(text[:TEXT_CAP])
+        counts, flags = self._counts(text[:TEXT_CAP])
         speaker = hasher.pack_words(name.casefold().split()) if name else b""
-        return Lexical(hasher.pack(counts), speaker, told | shape_flags(text))
+        told = self.told(text, at) if flags else 0
+        return Lexical(hasher.pack(counts), speaker, flags | shape_flags(text), told)
+
+    def told(self, text: str, at: datetime) -> int:
+        """Pack the times that a turn of this time tells of."""
+        text = text[:TEXT_CAP]
+        language = language_of(text, self._analyzer.language_of)
+        times = times_in_english(text, language)
+        return told.pack(told_spans(times, at)) if times else 0
 
     def summary(self, scope: Scope, text: str, *, own_words: bool) -> Lexical:
         """Make a summary's lexical row, of its whole text, where a turn's is capped.
@@ -55,16 +68,16 @@ class Lexicon:
         """Count the terms of a text, and collect the flags of its words."""
         known = self._known[self._analyzer.language_of(text)]
         counts = Counter(chain.from_iterable(map(known.__getitem__, text.split())))
-        told = 0
+        flags = 0
         for mark, flag in _FLAGS.items():
             if counts.pop(mark, 0):
-                told |= flag
-        return counts, told
+                flags |= flag
+        return counts, flags
 
     def _known_in(self, language: str) -> WordMemo[tuple[str, ...]]:
         return WordMemo(partial(self._learn, language), most=_MOST)
 
     def _learn(self, language: str, word: str) -> tuple[str, ...]:
-        told = word_flags(word)
-        flags = [mark for mark, flag in _FLAGS.items() if flag & told]
+        found = word_flags(word)
+        flags = [mark for mark, flag in _FLAGS.items() if flag & found]
         return (*self._analyzer.terms(word, len(word), language), *flags)

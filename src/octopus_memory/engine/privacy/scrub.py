@@ -415,7 +415,7 @@ def _turns(
                     ordinal=turn.ordinal,
                     message=message,
                     tokens=_tokens(runtime, turn, each),
-                    lexical=runtime.lexicon.turn(scope, message.text, message.name),
+                    lexical=runtime.lexicon.turn(scope, message.text, message.name, turn.at),
                     embed=embed,
                     has_pii=turn.has_pii or each.has_pii,
                 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -185,6 +185,47 @@ def _said_before(turns: dict[tuple[UUID, int], Turn], work: Work) -> str | None:
     if turn is None or turn.role not in (Role.USER, Role.ASSISTANT):
         return None
     return turn.text
+
+
+def resolve_times(runtime: Runtime, worker_id: str) -> int:
+    """Resolve the times that turns of an earlier release tell of; returns how many were claimed.
+
+    Scopes in memory are read again, because their rows lack these times.
+    """
+    resolved = 0
+    while True:
+        now = runtime.clock.now()
+        claimed = runtime.store.claim(
+            WorkKind.TIMES, worker_id=worker_id, limit=_EMBED_BATCH, now=now, until=now + _LEASE
+        )
+        if not claimed:
+            break
+        turns = {(turn.episode_id, turn.ordinal): turn for turn in _readable(runtime, claimed)}
+        runtime.store.put_told([(work, _told(runtime, turns, work)) for work in claimed])
+        resolved += len(claimed)
+        if len(claimed) < _EMBED_BATCH:
+            break
+    if resolved:
+        runtime.counters.count(WorkKind.TIMES, done=resolved)
+        runtime.index.clear_cache()
+    return resolved
+
+
+def _readable(runtime: Runtime, claimed: Sequence[Work]) -> list[Turn]:
+    """Read the turns of the work, without those that are damaged."""
+    try:
+        return runtime.store.turns_of(claimed)
+    except StoreCorrupt:
+        found: list[Turn] = []
+        for work in claimed:
+            with suppress(StoreCorrupt):
+                found += runtime.store.turns_at(work.scope, [(work.episode_id, work.ordinal)])
+        return found
+
+
+def _told(runtime: Runtime, turns: Mapping[tuple[UUID, int], Turn], work: Work) -> int:
+    turn = turns.get((work.episode_id, work.ordinal))
+    return 0 if turn is None else runtime.lexicon.told(turn.text, turn.at)
 
 
 def summarize_pending(

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from ...domain.episode import Scope, Turn
 from ...domain.errors import InvalidSetting, StoreCorrupt, StoreError
-from ...domain.message import Message
 from ...domain.policy import MemoryConfig
 from ...ports.recall_rows import UnindexedTurns
 from ...ports.values import IndexEntry, Lexical
@@ -113,7 +112,7 @@ def _findable(
             continue
         if turn is not None:
             try:
-                made = of_turn(runtime, found.scope, ordinal, turn.message, config)
+                made = of_turn(runtime, found.scope, turn, config)
             except Exception as error:  # noqa: BLE001 - one text must not stop the others
                 log.warning(
                     "could not tokenize a turn, indexing it without terms: %s", type(error).__name__
@@ -129,12 +128,11 @@ def _config(runtime: Runtime, scope: Scope) -> MemoryConfig:
         return runtime.defaults
 
 
-def of_turn(
-    runtime: Runtime, scope: Scope, ordinal: int, message: Message, config: MemoryConfig
-) -> IndexEntry:
+def of_turn(runtime: Runtime, scope: Scope, turn: Turn, config: MemoryConfig) -> IndexEntry:
+    message = turn.message
     return IndexEntry(
-        ordinal=ordinal,
-        lexical=runtime.lexicon.turn(scope, message.text, message.name),
+        ordinal=turn.ordinal,
+        lexical=runtime.lexicon.turn(scope, message.text, message.name, turn.at),
         embed=wants_vector(message, config),
     )
 

@@ -46,7 +46,7 @@ def new_turns(
             message,
             count,
             at,
-            runtime.lexicon.turn(scope, message.text, message.name)
+            runtime.lexicon.turn(scope, message.text, message.name, at)
             if findable and is_indexed
             else None,
             findable and is_indexed and wants_vector(message, config),

@@ -27,7 +27,13 @@ Row: TypeAlias = Any
 
 ROLES = {Role.USER: 0, Role.ASSISTANT: 1, Role.SYSTEM: 2, Role.TOOL: 3}
 SUMMARY_ROLE = 4
-KINDS = {WorkKind.EMBED: 0, WorkKind.SUMMARIZE: 1, WorkKind.INDEX: 2, WorkKind.UNINDEX: 3}
+KINDS = {
+    WorkKind.EMBED: 0,
+    WorkKind.SUMMARIZE: 1,
+    WorkKind.INDEX: 2,
+    WorkKind.UNINDEX: 3,
+    WorkKind.TIMES: 4,
+}
 PARTS = {RowPart.SUMMARY: SUMMARY_ORDINAL, RowPart.TURNS: -2, RowPart.ALL: -3}
 """The part of a removal, stored in the column of ordinals."""
 
@@ -298,7 +304,12 @@ def _as_name(agent: str | None) -> str | None:
 
 
 def lexical_columns(lexical: Lexical) -> dict[str, Any]:
-    return {"flags": lexical.flags, "speaker": lexical.speaker, "terms": lexical.terms}
+    return {
+        "flags": lexical.flags,
+        "told": lexical.told,
+        "speaker": lexical.speaker,
+        "terms": lexical.terms,
+    }
 
 
 def work_row(

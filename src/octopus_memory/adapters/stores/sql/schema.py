@@ -200,6 +200,8 @@ recall = _table(
     # None while the row waits for a vector, NO_MODEL if it gets none.
     sa.Column("model_id", sa.BigInteger),
     sa.Column("vector", sa.LargeBinary),
+    # The times that the text tells of, as `domain.search.told` packs them.
+    sa.Column("told", sa.BigInteger, nullable=False, server_default="0"),
     clustered=True,
 )
 

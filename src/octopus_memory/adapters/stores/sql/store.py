@@ -190,6 +190,10 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
         if done:
             self._write(Every.TENANT, statements.vectors.put, model, done, now=self._now())
 
+    def put_told(self, done: Sequence[tuple[Work, int]]) -> None:
+        if done:
+            self._write(Every.TENANT, statements.index_turns.put_told, done)
+
     def put_vectors_and(
         self, model: str, done: Sequence[tuple[Work, bytes]], also: Callable[[Any], object]
     ) -> None:

@@ -19,7 +19,7 @@ from ..lazy import Asked, Connection, results_of, sa, schema, sql, types, withou
 from . import common
 
 T = TypeVar("T")
-_WIDTH = 10
+_WIDTH = 11
 """The number of columns of `_rows`."""
 _NEVER_WRITTEN = RecallState(scope_id=0, version=0, epoch=0)
 _LISTED = 65_536
@@ -48,6 +48,7 @@ def _rows() -> sa.Select[Any]:
         schema.recall.c.role,
         sa.type_coerce(schema.recall.c.at, types.Micros()).label("at"),
         schema.recall.c.flags,
+        schema.recall.c.told,
         sa.type_coerce(schema.recall.c.speaker, types.Bytes()).label("speaker"),
         sa.type_coerce(schema.recall.c.terms, types.Bytes()).label("terms"),
         schema.recall.c.model_id,
@@ -198,7 +199,7 @@ def _block(
     alive: NDArray[np.int64] | None,
 ) -> RecallBlock:
     columns = list(zip(*found, strict=True)) or [()] * _WIDTH
-    seq, episode_id, ordinal, role, at, flags, speaker, terms, model_id, vectors = columns
+    seq, episode_id, ordinal, role, at, flags, told, speaker, terms, model_id, vectors = columns
     models, model = _factorize(model_id)
     names = {NO_MODEL: ""}
     # Rows that were indexed just now have no model yet.
@@ -215,6 +216,7 @@ def _block(
             role=np.array(role, np.int8),
             at=np.array(at, np.int64),
             flags=np.array(flags, np.uint8),
+            told=np.array(told, np.int64),
             speakers=speakers,
             speaker=said_by,
             terms=terms,
