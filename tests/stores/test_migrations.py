@@ -124,12 +124,14 @@ def test_what_is_recalled_by_is_rewritten(database_url: str):
             WorkKind.INDEX, worker_id="me", limit=1, now=_LATER, until=_LATER + timedelta(days=1)
         )
         assert len(claimed) == 1
-        store.change_schema(make_older)
-    engine = _engine(database_url)
-    with engine.begin() as conn:
-        kept = sa.select(schema.recall.c.vector).order_by(schema.recall.c.seq)
-        older = conn.execute(kept).scalars().all()
-    engine.dispose()
+        older: list[bytes | None] = []
+
+        def go_back(conn: sa.Connection) -> None:
+            make_older(conn)
+            kept = sa.select(schema.recall.c.vector).order_by(schema.recall.c.seq)
+            older.extend(conn.execute(kept).scalars())
+
+        store.change_schema(go_back)
     assert {len(vector or b"") for vector in older} == {256, 0}
     with EpisodicMemory.open(database_url, embedder="hashing", background=False) as memory:
         store = memory.runtime.store

@@ -119,7 +119,7 @@ _PHRASES: dict[str, tuple[tuple[str, str], ...]] = {
         (r"\b{N}\s+dernier(?:e)?s\s+{U}\b", "last {n} {unit}s"),
         (r"\b{W}\s+(?:dernier|passe)\b", "last {weekday}"),
         (r"\b(?:le|ce)\s+{W}\b", "on {weekday}"),
-        (r"(?<!prochain )\bweek-?end\b(?! prochain)", "last weekend"),
+        (r"(?<!prochain )(?<!next )\bweek-?end\b(?! prochain)", "last weekend"),
         (r"\b{U}\s+(?:derniere?|passee?|precedente?)\b", "last {unit}"),
         (r"\b(?:ce|cet|cette)\s+{U}\b", "this {unit}"),
         (r"\bavant-hier\b", "day before yesterday"),
