@@ -8,6 +8,7 @@ from typing import Any
 from .block.passages import LeftOut, Passage
 from .episode import EpisodeSnippet
 from .facts import Fact
+from .search.question_kind import QuestionKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,8 @@ class MemoryContext:
     facts: tuple[Fact, ...] = ()
     """Standing facts in the block."""
     left_out: tuple[LeftOut, ...] = ()
+    kind: QuestionKind = QuestionKind.POINT
+    """The kind of question that the message is, which decides how the block is filled."""
     overflow_tokens: int = 0
     """Tokens by which `messages` exceed the limit, because the system prompt, the block and the
     current message alone are too long; 0 if everything fits."""

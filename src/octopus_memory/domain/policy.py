@@ -196,7 +196,7 @@ class ContextConfig(ConfigPart):
     """Settings of the model's context: the memory block and the history beside it."""
 
     layout: Layout = Layout.DETAILED
-    budget_tokens: int = 800
+    budget_tokens: int = 3200
     single_system_message: bool = False
     max_working_memory_tokens: int = 100_000
     output_reserve: int = 4_096

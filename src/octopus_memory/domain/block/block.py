@@ -10,6 +10,7 @@ from uuid import UUID
 from ..episode import SUMMARY_LIMIT, EpisodeSnippet, SignalShare, TurnHit
 from ..facts import Fact, FactKind
 from ..policy import Layout
+from ..search.question_kind import QuestionKind
 from ..text.neutralize import neutralize
 from .layout import (
     KNOWN,
@@ -56,8 +57,8 @@ __all__ = [
     "spoken",
 ]
 
-_FACTS_SHARE = 10
-"""Standing facts get at most a tenth of the budget."""
+_FACTS_SHARE, _FACTS_SHARE_OF_ALL = 0.15, 0.4
+"""The part of the budget for standing facts; the second for a question about everything."""
 _ALWAYS = frozenset((FactKind.NAME, FactKind.LANGUAGE, FactKind.INSTRUCTION))
 """Facts that matter for every answer, even for one to "thanks!"."""
 _ALWAYS_TOKENS = 30
@@ -68,12 +69,39 @@ message does not say what it is about."""
 _SUMMARIES_SHARE = 5
 _MOST_FOR_SUMMARIES = 120
 _SUMMARY_LENGTH = 160
-_LEAST_SHARE = 0.1
-"""The part of the budget for a question that has nothing to do with what is stored."""
-_FULL_AT = 0.5
-"""The whole budget is spent when the best relevance is this far from `min_recall_score` to 1. Below
-that, the square of the distance counts, because most unrelated questions are in the lower half."""
+_SURE = 0.15
+"""The whole budget is spent when the best relevance is this far from `min_recall_score` to 1."""
+_UNSURE_SHARE = 0.1
+"""The part that is spent between `min_recall_score` and there. Below it nothing is quoted."""
 _ROUNDS = 3
+_CLEAR = 0.985
+"""Relevance of a best match that leaves no doubt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fill:
+    """How the budget is spent on a kind of question."""
+
+    least: float = 0.0
+    """The part of the budget that is spent even where nothing stored is relevant."""
+    lines: float = 0.0
+    """The part that one line an episode may take, before passages."""
+    floor: float = 0.45
+    """A passage is quoted if its relevance is at least this part of the best one's, because what is
+    far behind only fills up."""
+    clear_floor: float = 0.45
+    """The same where the best match leaves no doubt."""
+
+
+_FILLS = {
+    QuestionKind.POINT: _Fill(clear_floor=0.75),
+    QuestionKind.LIST: _Fill(),
+    QuestionKind.TIME: _Fill(least=0.3),
+    QuestionKind.OVERVIEW: _Fill(least=1),
+    QuestionKind.SMALL_TALK: _Fill(),
+}
+_FILL_WITHOUT_SUBJECT = _Fill(least=1, lines=0.5, floor=0, clear_floor=0)
+"""For "What did we talk about last week?": everything of that time, whatever its words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +118,18 @@ class Material:
     """Current standing facts, most important first."""
     relevance: float = 0.0
     """Relevance of the best candidate."""
-    is_small_talk: bool = False
-    """True for a message that needs no memory, such as "thanks!"."""
+    kind: QuestionKind = QuestionKind.POINT
+    has_subject: bool = True
+    """False for a question that names nothing but a time, or asks for everything."""
+    time: str = ""
+    """The time that the question names, for the reader."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What was left out before."""
+
+    @property
+    def is_small_talk(self) -> bool:
+        """True for a message that needs no memory, such as "thanks!"."""
+        return self.kind is QuestionKind.SMALL_TALK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,19 +157,26 @@ def make_block(
 ) -> Block:
     """Fill the budget with what is worth most for its tokens. The same input gives the same text.
 
-    Standing facts come first, in a bounded share. Then passages are quoted in the order of their
-    value until the budget is used, or the part of it that the question's relevance allows. The most
-    relevant episodes and the last sessions get a one-line summary from a share of their own, and
-    from what is left over. The text never has more than `budget_tokens`.
+    Standing facts come first, in a bounded share. A question without a subject then gets one line
+    an episode. Then passages are quoted in the order of their value until the budget is used, or
+    the part of it that the question's kind and relevance allow. The most relevant episodes and the
+    last sessions get a one-line summary from a share of their own, and from what is left over. The
+    text never has more than `budget_tokens`.
     """
-    draft = Draft(layout=layout, count=count)
-    left_out = list(_add_facts(draft, material, budget_tokens))
-    allowed = _allowance(material, budget_tokens, min_score)
+    draft = Draft(layout=layout, count=count, time=material.time)
+    fill = _FILLS[material.kind] if material.has_subject else _FILL_WITHOUT_SUBJECT
+    left_out = [*material.left_out, *_add_facts(draft, material, budget_tokens)]
+    allowed = _allowance(material, budget_tokens, min_score, fill)
     snippets = _summarized(material)
     is_vague = allowed < budget_tokens
     share = _share_of_summaries(budget_tokens, is_vague=is_vague) if snippets else 0
     limit = min(budget_tokens, allowed + share)
-    waiting = _add_passages(draft, material, limit - share, budget_tokens, weigh)
+    if fill.lines:
+        # What does not fit now may fit into what the passages leave free.
+        list(_add_summaries(draft, snippets, int(limit * fill.lines)))
+        share = 0
+    waiting = _add_passages(draft, material, fill, limit - share, budget_tokens, weigh)
+    _drop_quoted_summaries(draft)
     left_out += _passages_left(waiting, draft, is_vague=is_vague)
     left_out += _add_summaries(draft, snippets, limit)
     _shrink(draft, budget_tokens)
@@ -167,20 +212,19 @@ def _key(source: TurnHit | EpisodeSnippet) -> UUID:
     return source.id if isinstance(source, TurnHit) else source.episode_id
 
 
-def _allowance(material: Material, budget: int, min_score: float) -> int:
+def _allowance(material: Material, budget: int, min_score: float, fill: _Fill) -> int:
     """The tokens that a question may cost: all where what was found is relevant, else ever less."""
     if material.is_small_talk:
         return 0
-    full = min_score + (1 - min_score) * _FULL_AT
-    if material.relevance >= full or not min_score:
+    if material.relevance >= min_score + (1 - min_score) * _SURE:
         return budget
-    # A threshold of 1 leaves no room between them to divide by.
-    grown = max(0.0, (material.relevance - min_score) / max(full - min_score, 1e-9))
-    return int(budget * (_LEAST_SHARE + (1 - _LEAST_SHARE) * grown**2))
+    is_unsure = material.relevance >= min_score
+    return int(budget * max(fill.least, _UNSURE_SHARE if is_unsure else 0))
 
 
 def _add_facts(draft: Draft, material: Material, budget: int) -> Iterator[LeftOut]:
-    room = budget // _FACTS_SHARE
+    is_whole = material.kind is QuestionKind.OVERVIEW
+    room = int(budget * (_FACTS_SHARE_OF_ALL if is_whole else _FACTS_SHARE))
     if material.is_small_talk:
         room = min(room, _ALWAYS_TOKENS)
     room -= draft.count(KNOWN)
@@ -199,10 +243,14 @@ def _add_facts(draft: Draft, material: Material, budget: int) -> Iterator[LeftOu
 
 
 def _add_passages(
-    draft: Draft, material: Material, allowed: int, budget: int, weigh: Weigh
+    draft: Draft, material: Material, fill: _Fill, allowed: int, budget: int, weigh: Weigh
 ) -> list[Quotable]:
     """Quote what fits, the most valuable first; return the candidates that did not fit."""
-    waiting = in_order_of_value(material.candidates, budget)
+    is_clear = material.relevance >= _CLEAR
+    floor = material.relevance * (fill.clear_floor if is_clear else fill.floor)
+    ordered = in_order_of_value(material.candidates, budget)
+    waiting = [each for each in ordered if each.candidate.score >= floor]
+    behind = [each for each in ordered if each.candidate.score < floor]
     used = draft.count("\n".join(draft.lines()))
     # Counting line by line rounds each line up. Further rounds fill the tokens that this left free.
     for _ in range(_ROUNDS):
@@ -211,7 +259,7 @@ def _add_passages(
         if not waiting or len(draft.passages) == known:
             break
         used = draft.tokens
-    return waiting
+    return [*waiting, *behind]
 
 
 def _fill(draft: Draft, waiting: Sequence[Quotable], room: int, weigh: Weigh) -> list[Quotable]:
@@ -318,6 +366,8 @@ def _add_summaries(
 ) -> Iterator[LeftOut]:
     used = draft.tokens
     for snippet in snippets:
+        if snippet.episode_id in draft.summaries:
+            continue
         cost = draft.count(snippet.summary[:_SUMMARY_LENGTH])
         shown = _summary(snippet, draft, limit - used - cost) if used + cost <= limit else None
         if shown is not None:
@@ -335,6 +385,14 @@ def _add_summaries(
             score=snippet.relevance,
             tokens=cost,
         )
+
+
+def _drop_quoted_summaries(draft: Draft) -> None:
+    """Take out summaries whose every sentence is quoted by now."""
+    for episode_id, shown in list(draft.summaries.items()):
+        passages = [each for each in draft.passages if each.episode_id == episode_id]
+        if passages and all(is_quoted(said.text, passages) for said in shown.words):
+            del draft.summaries[episode_id]
 
 
 def _summary(snippet: EpisodeSnippet, draft: Draft, room: int) -> ShownSummary:
@@ -363,8 +421,10 @@ def _shrink(draft: Draft, budget: int) -> None:
             draft.summaries.popitem()
         elif draft.passages:
             draft.passages.pop()
-        else:
+        elif draft.facts:
             draft.facts.popitem()
+        else:
+            draft.time = ""
 
 
 def longest(least: int, most: int, fits: Callable[[int], bool]) -> int | None:

@@ -130,7 +130,9 @@ _PEOPLE = {
         "grandmother grandma gran granny oma grandparents großeltern mamie abuela abuelos 奶奶"
         " 外婆 姥姥"
     ),
-    "grandfather": "grandfather grandpa opa grandparents großeltern papi abuelo abuelos 爷爷 外公 姥爷",
+    "grandfather": (
+        "grandfather grandpa opa grandparents großeltern papi abuelo abuelos 爷爷 外公 姥爷"
+    ),
     "boss": "boss manager chef chefin vorgesetzter patron patronne jefe jefa 老板 上司 领导 经理",
     "colleague": (
         "colleague colleagues coworker coworkers kollege kollegin kollegen collègue collègues"

@@ -60,6 +60,8 @@ class Draft:
 
     layout: Layout
     count: TokenCount
+    time: str = ""
+    """The time that the question names; empty if it names none."""
     facts: dict[UUID, str] = field(default_factory=dict)
     passages: list[Passage] = field(default_factory=list)
     summaries: dict[UUID, ShownSummary] = field(default_factory=dict)
@@ -78,7 +80,7 @@ class Draft:
 
     @property
     def text(self) -> str:
-        if not self.facts and not self.passages and not self.summaries:
+        if not self.facts and not self.passages and not self.summaries and not self.time:
             return ""
         return "\n".join(self.lines())
 
@@ -91,7 +93,7 @@ class Draft:
 def is_quoted(text: str, passages: Iterable[Passage]) -> bool:
     """Return True if the passages hold every sentence, because repeating them wastes tokens."""
     said = " ".join(f"{passage.asked} {passage.text}" for passage in passages)
-    told = [sentence.rpartition(SAYS)[2].strip() for sentence in split_sentences(text)]
+    told = [sentence.rpartition(SAYS)[2].strip(" …") for sentence in split_sentences(text)]
     return bool(said) and all(sentence in said for sentence in told)
 
 
@@ -169,6 +171,8 @@ def _detailed(draft: Draft) -> Iterator[str]:
     yield _HEADING
     if draft.facts:
         yield f"{KNOWN} {' '.join(draft.facts.values())}"
+    if draft.time:
+        yield draft.time
     entries = _entries(draft)
     for number, entry in enumerate(entries):
         if number:
@@ -182,7 +186,7 @@ def _detailed(draft: Draft) -> Iterator[str]:
             facts = [fact for fact in entry.summary.facts if not _is_shown(fact, entry)]
             if facts:
                 yield f"Key facts: {' '.join(map(as_sentence, facts))}"
-    yield closing(facts_only=not entries and bool(draft.facts))
+    yield closing(facts_only=not entries)
 
 
 def _said_lines(passages: Sequence[Passage]) -> Iterator[str]:
@@ -221,6 +225,8 @@ def _compact(draft: Draft) -> Iterator[str]:
     yield from _COMPACT_HEAD
     if draft.facts:
         yield f"- {KNOWN} {' '.join(draft.facts.values())}"
+    if draft.time:
+        yield f"- {draft.time}"
     for entry in _entries(draft):
         words = [spoken(said) for said in (entry.summary.words if entry.summary else ())]
         words += [line.partition(": ")[2] for line in _said_lines(entry.passages)]

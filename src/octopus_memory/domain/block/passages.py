@@ -46,6 +46,12 @@ class LeftOutReason(StrEnum):
     """The question has little to do with what is stored, so little is spent on it."""
     SHARE = "share"
     """Facts, summaries and last sessions have a bounded share of the budget."""
+    SESSION = "session"
+    """It belongs to the session that the caller named, whose messages the model has."""
+    HISTORY = "history"
+    """The caller's history, or the message itself, holds the same words."""
+    SUBJECT = "subject"
+    """The question is not about this fact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +90,7 @@ class LeftOut:
     """Something that was found for the question and is not in the block."""
 
     what: str
-    """"passage", "summary" or "fact"."""
+    """"passage", "summary", "fact", or "episode" for a whole one."""
     reason: LeftOutReason
     episode_id: UUID | None = None
     turn_id: UUID | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -12,11 +13,12 @@ from numpy.typing import NDArray
 
 from .bm25 import QueryTerms
 from .chinese import language_of
-from .languages import Reading
+from .features import RowFeatures
+from .languages import CHINESE, OTHER, Reading
+from .question_kind import Question, read_question
 from .question_words import asks_assistant, asks_time
-from .temporal import DateWindow, Order, date_window, order_cue
+from .temporal import DateWindow, Order, order_cue
 from .terms import bare
-from .time_phrases import times_in_english
 
 QUERY_CAP = 2_000
 """Maximum characters of a question that are used."""
@@ -29,7 +31,9 @@ _MOST_TERMS_WITH_RELATED = 12
 class _Analyzer(Protocol):
     def language_of(self, text: str) -> str: ...
 
-    def terms(self, text: str, cap: int | None = None) -> list[str]: ...
+    def terms(
+        self, text: str, cap: int | None = None, language: str | None = None
+    ) -> list[str]: ...
 
     def forms(self, text: str, cap: int | None = None) -> list[tuple[str, ...]]: ...
 
@@ -41,6 +45,7 @@ class _Hasher(Protocol):
 
 
 class QueryPlan(NamedTuple):
+    question: Question
     embed_text: str
     """The question with "you" for participants' names, which tell nothing about the subject."""
     terms: QueryTerms
@@ -55,6 +60,21 @@ class QueryPlan(NamedTuple):
     """Skill of the embedder in the question's language."""
     asks_assistant: bool = False
     """True if it asks for something the assistant said."""
+
+    def narrowed(self, rows: RowFeatures) -> QueryPlan:
+        """The plan with the latest of several times that the question may name, such as the March
+        of each year, of which anything is stored.
+        """
+        window = self.window
+        if window is None or len(window.spans) == 1:
+            return self
+        spans = [each for each in window.spans if _has_rows(replace(window, spans=(each,)), rows)]
+        window = replace(window, spans=(spans or window.spans)[-1:])
+        return self._replace(window=window, question=self.question._replace(window=window))
+
+
+def _has_rows(window: DateWindow, rows: RowFeatures) -> bool:
+    return bool(window.covers(rows.time, rows.told).any())
 
 
 def plan_query(
@@ -74,17 +94,21 @@ def plan_query(
     :param reads: tells how well the embedder reads a language
     """
     text = text[:QUERY_CAP]
-    spoken = _names_out(text, analyzer, hasher, speakers)
-    words = analyzer.forms(spoken.without, cap=QUERY_CAP)
     language = language_of(text, analyzer.language_of)
-    times = times_in_english(text, language)
+    stemmed = None if language in (CHINESE, OTHER) else language
+    question = read_question(
+        text, language, asked_at, lambda rest: analyzer.terms(rest, QUERY_CAP, stemmed)
+    )
+    spoken = _names_out(question.about, analyzer, hasher, speakers)
+    words = analyzer.forms(spoken.without, cap=QUERY_CAP)
     return QueryPlan(
+        question=question,
         embed_text=spoken.as_you,
         terms=_query_terms(words, hasher, related),
         speaker=spoken.named[0] if spoken.named else None,
         only_speaker=len(spoken.named) < 2,
-        window=date_window(times, asked_at) if times else None,
-        order=order_cue(times) if times else Order.NONE,
+        window=question.window,
+        order=order_cue(question.times) if question.times else Order.NONE,
         asks_time=asks_time(text, language),
         reading=reads(language),
         asks_assistant=asks_assistant(text, language),

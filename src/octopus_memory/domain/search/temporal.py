@@ -125,18 +125,26 @@ def told_spans(text: str, said_at: datetime) -> list[Span]:
     return [span for span in dict.fromkeys(found) if span != (today, today + _DAY)]
 
 
+def strip_times(text: str) -> str:
+    """The text without the times, dates and conversations that it names."""
+    forms = (pattern for pattern, _ in (*_PAST_FORMS, *_FUTURE_FORMS))
+    for pattern in (*_DATES, *forms, rf"{_LATEST}|{_EARLIEST}", _CONVERSATION, _MONTH_YEAR):
+        text = re.sub(pattern, " ", text, flags=re.IGNORECASE)
+    return text
+
+
 def order_cue(query: str) -> Order:
     """The order a question asks for, if it does so plainly: "first prize" does not count."""
-    if re.search(_LATEST, query):
+    if re.search(_LATEST, query, re.IGNORECASE):
         return Order.LATEST
-    if re.search(_EARLIEST, query):
+    if re.search(_EARLIEST, query, re.IGNORECASE):
         return Order.EARLIEST
     return Order.NONE
 
 
 def session_cue(query: str) -> Order:
     """Which conversation a question names: the last one before this, the first, or none."""
-    found = re.search(_CONVERSATION, query)
+    found = re.search(_CONVERSATION, query, re.IGNORECASE)
     if found is None:
         return Order.NONE
     which = (found["which"] or found["when"]).casefold()
@@ -144,11 +152,11 @@ def session_cue(query: str) -> Order:
 
 
 # Strings, so that `re` compiles them on first use: few questions name a time.
-_LATEST = r"(?i)\b(?:last time|most recent(?:ly)?|latest|newest)\b"
-_EARLIEST = r"(?i)\b(?:first time|earliest|very first|originally)\b"
+_LATEST = r"\b(?:last time|most recent(?:ly)?|latest|newest)\b"
+_EARLIEST = r"\b(?:first time|earliest|very first|originally)\b"
 _TALK = r"(?:talk|spoke|speak|chat|met\b|discuss|said|told|tell|wrote)\w*"
 _CONVERSATION = (
-    r"(?i)\b(?P<which>first|last|latest|previous|most recent)\s+(?:ever\s+)?"
+    r"\b(?P<which>first|last|latest|previous|most recent)\s+(?:ever\s+)?"
     r"(?:(?:conversation|chat|session|talk|discussion|call)\b"
     rf"|time\b(?=\s+(?:that\s+)?(?:we|i|you)\s+{_TALK}))"
     rf"|\b(?:we|i|you)\s+{_TALK}\b[^.?!]*\b(?P<when>first|last)\s+time\b"

@@ -11,7 +11,8 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from .temporal import MONTHS, WEEKDAYS, may_name_time
+from .temporal import MONTHS, WEEKDAYS, may_name_time, strip_times
+from .terms import Flag, word_flags
 
 _MARK = "\0"
 _RUN = re.compile(r"\w+")
@@ -64,7 +65,10 @@ _PHRASES: dict[str, tuple[tuple[str, str], ...]] = {
             ),
             "last conversation",
         ),
-        (r"\berste[nrsm]?\s+(?:gesprach|unterhaltung|sitzung|chat)\w*", "first conversation"),
+        (
+            r"\b(?:aller)?erste[nrsm]?\s+(?:gesprach|unterhaltung|sitzung|chat)\w*",
+            "first conversation",
+        ),
         (r"\bseit\s+{M}\b", "since {month}"),
         (r"\b(?:nachste|kommende)[nrsm]?\s+{W}\b", "next {weekday}"),
         (r"\b(?:nachste|kommende)[nrsm]?\s+wochenende\b", "next weekend"),
@@ -204,10 +208,28 @@ _PHRASES: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 def times_in_english(text: str, language: str) -> str:
-    """The text in English, as far as it names times or an order; empty if it names none."""
-    if language != "english":
-        return in_english(text, language) or times_in_english(text, "english")
-    return text if may_name_time(set(_RUN.findall(text.casefold())), text) else ""
+    """The text in English, as far as it names times or an order; empty if it names none.
+
+    The language of a short text is a guess, so a text with a word of time is read in the others.
+    """
+    words = set(_RUN.findall(text.casefold()))
+    if language == "english" and may_name_time(words, text):
+        return text
+    if found := in_english(text, language):
+        return found
+    if may_name_time(words, text):
+        return text
+    if not word_flags(text) & Flag.TIME:
+        return ""
+    others = (in_english(text, other) for other in _PHRASES if other != language)
+    return next(filter(None, others), "")
+
+
+def without_times(text: str, language: str) -> str:
+    """The text without the times, dates and conversations that it names."""
+    for pattern, _ in _patterns(language) if language in _PHRASES else ():
+        text = re.sub(pattern, " ", _plain(text))
+    return strip_times(text)
 
 
 def in_english(text: str, language: str) -> str:

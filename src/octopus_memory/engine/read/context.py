@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from ...domain.block.block import Block, Material, TokenCount, make_block
-from ...domain.block.passages import Weigh
+from ...domain.block.known import choose_facts
+from ...domain.block.passages import Candidate, LeftOut, LeftOutReason, Weigh
 from ...domain.block.small_talk import is_small_talk
 from ...domain.checks import check_tokens
 from ...domain.context import MemoryContext
@@ -19,6 +20,7 @@ from ...domain.facts import Fact
 from ...domain.ids import new_id
 from ...domain.message import Json, Message, MessageLike, parse_message
 from ...domain.policy import EpisodicRecallConfig, MemoryConfig
+from ...domain.search.question_kind import Question, QuestionKind
 from ...domain.window import fit_messages
 from ...ports.values import EpisodeQuery
 from .. import facts
@@ -32,6 +34,8 @@ _LONGEST_QUERY = 2_000
 """Characters of the current message that are searched; the rest of a paste adds noise."""
 _TOKENS_A_CANDIDATE = 16
 """Tokens of the budget per candidate turn; short ones fill what longer ones leave free."""
+_TOKENS_A_LINE = 40
+"""Tokens of one line about an episode, of which a question about everything gets many."""
 _LEAST_CANDIDATES, _MOST_CANDIDATES = 50, 200
 _RELATED = 0.5
 """The weight of a related word, where the question's own is 1."""
@@ -75,7 +79,9 @@ class MemoryOrchestrator:
             raise InvalidInput("count_tokens", "must be a function from a text to a number")
         count = count_tokens or self._runtime.counter.count
         query = _words(message)
-        material = self.material(query, config, shape.budget_tokens, session_id=session_id)
+        material = self.material(
+            query, config, shape.budget_tokens, session_id=session_id, history=history
+        )
         block = make_block(
             material,
             shape.layout,
@@ -108,11 +114,18 @@ class MemoryOrchestrator:
             passages=block.passages,
             facts=block.facts,
             left_out=block.left_out,
+            kind=material.kind,
             overflow_tokens=fitted.overflow_tokens,
         )
 
     def material(
-        self, query: str, config: MemoryConfig, budget: int, *, session_id: str | None
+        self,
+        query: str,
+        config: MemoryConfig,
+        budget: int,
+        *,
+        session_id: str | None,
+        history: Sequence[MessageLike] = (),
     ) -> Material:
         """Gather the candidates of the block by one search, and the last sessions."""
         wanted = config.recall
@@ -120,35 +133,54 @@ class MemoryOrchestrator:
             return Material()
         known = self._facts()
         if is_small_talk(query):
-            return Material(facts=known, is_small_talk=True)
-        still_open, last = self._listed(config, session_id)
+            return Material(facts=known, kind=QuestionKind.SMALL_TALK)
+        facts = choose_facts(known, query)
         ask = Ask(
             query=query[:_LONGEST_QUERY],
             limit=max(wanted.semantic_top_k, 1),
             min_score=wanted.min_recall_score,
             include_archived=wanted.include_archived,
             leave_out_session=session_id,
-            # Without a session id, any open episode may be the current conversation.
-            leave_out=still_open,
         )
         quotable = min(max(budget // _TOKENS_A_CANDIDATE, _LEAST_CANDIDATES), _MOST_CANDIDATES)
-        found = recall.recall_for_context(self._runtime, self._scope, ask, quotable=quotable)
+        found = recall.recall_for_context(
+            self._runtime, self._scope, ask, quotable=quotable, lines=budget // _TOKENS_A_LINE
+        )
+        question, held = found.question, _held(query, history)
+        repeated = [each for each in found.candidates if _is_held(each, held)]
+        left_out = [
+            *(_left_out("episode", LeftOutReason.SESSION, episode_id=e) for e in found.left_out),
+            *(_left_out("passage", LeftOutReason.HISTORY, candidate=each) for each in repeated),
+            *(_left_out("fact", LeftOutReason.SUBJECT, fact=f) for f in known if f not in facts),
+        ]
+        gone_on = {each.source.episode_id for each in repeated}
+        # Other sessions would only distract from those of the time that the question names.
+        is_answered = found.is_listed and found.at_that_time
+        recent = () if is_answered else self._last_sessions(config, session_id)
         return Material(
-            candidates=found.candidates,
+            candidates=tuple(each for each in found.candidates if not _is_held(each, held)),
             relevant=self._relevant(found, wanted),
-            recent=tuple(self._recent(episode, wanted) for episode in last),
-            facts=known,
+            recent=tuple(each for each in recent if each.episode_id not in gone_on),
+            facts=tuple(facts),
             relevance=found.relevance,
+            kind=QuestionKind.POINT if question is None else question.kind,
+            has_subject=not is_answered and (question is None or question.has_subject),
+            time="" if question is None else _time(question, found),
+            left_out=tuple(left_out),
         )
 
     def _relevant(
         self, found: recall.Recalled, wanted: EpisodicRecallConfig
     ) -> tuple[EpisodeSnippet, ...]:
+        if found.is_listed:
+            return found.episodes
         return found.episodes[: wanted.semantic_top_k] if wanted.use_session_summaries else ()
 
-    def _recent(self, episode: Episode, wanted: EpisodicRecallConfig) -> EpisodeSnippet:
-        say = recall.recent_snippet if wanted.use_session_summaries else _last_words
-        return say(self._runtime, episode)
+    def _last_sessions(
+        self, config: MemoryConfig, session_id: str | None
+    ) -> tuple[EpisodeSnippet, ...]:
+        say = recall.recent_snippet if config.recall.use_session_summaries else _last_words
+        return tuple(say(self._runtime, each) for each in self._latest(config, session_id))
 
     def _facts(self) -> tuple[Fact, ...]:
         known = facts.listed(self._runtime, self._scope, as_of=None, kinds=None, history=False)
@@ -173,48 +205,32 @@ class MemoryOrchestrator:
 
         return weigh
 
-    def _listed(
-        self, config: MemoryConfig, session_id: str | None
-    ) -> tuple[frozenset[UUID], list[Episode]]:
-        """Return the open episodes, and the last episode of each of the last sessions, newest
-        first.
-
-        A session that is named is excluded. Without a name every open episode is, because it may be
-        the current one.
-        """
+    def _latest(self, config: MemoryConfig, session_id: str | None) -> list[Episode]:
+        """Return the last episode of each of the last sessions but the named one, newest first."""
         count = config.recall.recent_sessions_to_inject
-        if session_id is not None and not count:
-            return frozenset(), []
-        still_open: set[UUID] = set()
         latest: dict[str, Episode] = {}
         named = [] if session_id is None else [session_id]
         page_size, offset = max(8, 2 * count), 0
-        while True:
+        while len(latest) < count:
             # Exclude the sessions found so far, because one may have thousands of episodes.
-            left_out = [*named, *latest]
+            known = len(latest)
             page, _ = self._runtime.store.list_episodes(
                 EpisodeQuery(
                     of=self._scope,
                     offset=offset,
                     limit=page_size,
                     include_archived=config.recall.include_archived,
-                    leave_out_sessions=left_out,
+                    leave_out_sessions=[*named, *latest],
                     count=False,
                 )
             )
             for episode in page:
-                if episode.is_open and session_id is None:
-                    still_open.add(episode.id)
-                elif _says_something(episode) and len(latest) < count:
+                if _says_something(episode) and len(latest) < count:
                     latest.setdefault(episode.session_id, episode)
             if len(page) < page_size:
                 break
-            # Open episodes are listed first.
-            if len(latest) == count and (session_id is not None or not page[-1].is_open):
-                break
-            found_more = len(named) + len(latest) > len(left_out)
-            offset = 0 if found_more else offset + page_size
-        return frozenset(still_open), list(latest.values())
+            offset = 0 if len(latest) > known else offset + page_size
+        return list(latest.values())
 
     def _summarize(self, pruned: list[dict[str, Json]]) -> str:
         now = self._runtime.clock.now()
@@ -233,6 +249,48 @@ class MemoryOrchestrator:
                 name, kind = model.name, type(error).__name__
                 log.warning("summarizer %s failed, pruning by an extract instead: %s", name, kind)
         return runtime.extractive.summarize(turns, timeout=seconds).text
+
+
+def _held(query: str, history: Sequence[MessageLike]) -> frozenset[str]:
+    """Return the words that the model gets anyway: the message, and the caller's history."""
+    texts = [query, *(parse_message(each, max_bytes=2**62).text for each in history)]
+    return frozenset(text.strip() for text in texts)
+
+
+def _is_held(candidate: Candidate, held: frozenset[str]) -> bool:
+    return candidate.hit is not None and candidate.hit.text.strip() in held
+
+
+def _left_out(
+    what: str,
+    reason: LeftOutReason,
+    *,
+    candidate: Candidate | None = None,
+    fact: Fact | None = None,
+    episode_id: UUID | None = None,
+) -> LeftOut:
+    hit = None if candidate is None else candidate.hit
+    return LeftOut(
+        what=what,
+        reason=reason,
+        episode_id=episode_id if candidate is None else candidate.source.episode_id,
+        turn_id=None if hit is None else hit.id,
+        fact_id=None if fact is None else fact.id,
+        score=None if candidate is None else candidate.score,
+    )
+
+
+def _time(question: Question, found: recall.Recalled) -> str:
+    """Return the line that tells the model which time the question names, and if nothing is known
+    of it.
+    """
+    if question.window is None:
+        return ""
+    start, end = question.window.spans[-1]
+    first, last = start.date(), (end - timedelta(microseconds=1)).date()
+    time = f"{first}" if first == last else f"{first} to {last}"
+    nothing = "" if found.at_that_time else " (nothing is stored of it)"
+    return f"Time asked about: {time}{nothing}"
 
 
 def _says_something(episode: Episode) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
@@ -34,10 +35,13 @@ from ...domain.search.features import SUMMARY
 from ...domain.search.filters import NO_FILTERS, RecallFilters
 from ...domain.search.languages import Reading
 from ...domain.search.query import QueryPlan, plan_query
+from ...domain.search.question_kind import Question
 from ...domain.search.ranking import Ranked, Ranking, Signals, rank
+from ...domain.search.spelled_names import respell
+from ...domain.search.temporal import Order
 from ...ports.index import AskProbe, Probe, ScopeView
 from ...ports.models import Embedder
-from ...ports.values import SUMMARY_ORDINAL
+from ...ports.values import SUMMARY_ORDINAL, EpisodeQuery
 from ..core.runtime import Runtime
 from ..write import close, index_turns
 from . import filter_rows
@@ -66,7 +70,6 @@ class Ask:
     until: datetime | None = None
     include_archived: bool = True
     leave_out_session: str | None = None
-    leave_out: frozenset[UUID] = frozenset()
     filters: RecallFilters = NO_FILTERS
 
     def __post_init__(self) -> None:
@@ -86,6 +89,10 @@ class Ask:
 
 _MOST_FILTERED = 1_000
 """Episodes that a very large scope is searched for where filters may drop most of them."""
+_MOST_SPEAKERS = 10
+"""Speakers whose names are compared with a misspelt one."""
+_NAME_INSIDE = re.compile(r"\w\W+[^\W\d_a-z]")
+"""A capital letter that does not begin the question."""
 _NEVER_SHOWN = 2**31
 """The first ordinal in the replay of another session, which recall may return whole."""
 
@@ -93,6 +100,7 @@ _NEVER_SHOWN = 2**31
 class _Found(NamedTuple):
     view: ScopeView
     ranking: Ranking
+    plan: QueryPlan
 
     def episode_id(self, row: int) -> UUID:
         return self.view.episode_ids[int(self.view.rows.episode[row])]
@@ -153,21 +161,131 @@ def recall_turns(runtime: Runtime, scope: Scope, ask: Ask) -> list[TurnHit]:
 class Recalled(NamedTuple):
     """The results of one search for a context block."""
 
+    question: Question | None = None
+    """The question as the search read it; None if nothing was ever stored."""
     candidates: tuple[Candidate, ...] = ()
     episodes: tuple[EpisodeSnippet, ...] = ()
     relevance: float = 0.0
     """The relevance of the best row."""
+    is_listed: bool = False
+    """True if the episodes are those that a question without a subject asks for."""
+    at_that_time: bool = True
+    """False if the question names a time of which nothing is stored."""
+    left_out: tuple[UUID, ...] = ()
+    """The episodes of the session that `ask` leaves out."""
 
 
-def recall_for_context(runtime: Runtime, scope: Scope, ask: Ask, *, quotable: int) -> Recalled:
-    """Find the best `quotable` turns to quote, and the episodes that `ask` wants, by one search.
+def recall_for_context(
+    runtime: Runtime, scope: Scope, ask: Ask, *, quotable: int, lines: int
+) -> Recalled:
+    """Find the best `quotable` turns to quote, and episodes, by one search.
 
     A short turn comes with the turn before it. A short answer to one of them is a candidate beside
     them. Summaries are candidates if the episode is archived, or if a caller or a model wrote them.
+
+    The episodes are the most relevant ones that `ask` wants. For a question without a subject, they
+    are up to `lines` episodes of the time or the conversation that it names, or the newest.
     """
-    found = _search(runtime, scope, ask)
-    if found is None:
+    view = _view(runtime, scope, ask) if ask.query.strip() else None
+    if view is None or not len(view.ordinals):
         return Recalled()
+    plan = _planned(runtime, scope, ask, view).narrowed(view.rows)
+    left_out = _left_out(runtime, scope, ask)
+    keep = _keep(runtime, scope, view, ask)
+    listed = _listed(runtime, scope, ask, plan.question, view, lines)
+    if listed is not None:
+        keep = listed.rows if keep is None else keep & listed.rows
+    if keep is not None and not keep.any():
+        best = Recalled(question=plan.question, at_that_time=bool(listed and listed.episodes))
+    else:
+        signals = _signals(runtime, view, plan, ask.mode)
+        ranking = rank(signals, plan, runtime.calibration, keep=keep)
+        best = _best_for_context(runtime, scope, ask, _Found(view, ranking, plan), quotable)
+    if listed is not None:
+        episodes = tuple(recent_snippet(runtime, each) for each in listed.episodes)
+        best = best._replace(episodes=episodes, is_listed=True)
+    return best._replace(left_out=tuple(left_out))
+
+
+_QUOTED_OF_ALL = 5
+"""Newest episodes of which a question about everything quotes turns."""
+
+
+class _Listed(NamedTuple):
+    """What a question without a subject asks for."""
+
+    episodes: Sequence[Episode]
+    """Newest first."""
+    rows: NDArray[np.bool_]
+    """Mask of the rows that may be quoted."""
+
+
+def _listed(
+    runtime: Runtime, scope: Scope, ask: Ask, question: Question, view: ScopeView, lines: int
+) -> _Listed | None:
+    """Return what a question without a subject asks for; None if it has one."""
+    if question.conversation is Order.LATEST:
+        episodes = _last_conversation(runtime, scope, ask)
+    elif question.conversation is Order.EARLIEST:
+        first = runtime.store.episodes(scope, view.episode_ids[:1])
+        episodes = [each for episode in first.values() for each in _same(runtime, scope, episode)]
+    elif question.has_subject:
+        return None
+    elif question.window is not None:
+        rows = question.window.covers(view.rows.time, view.rows.told)
+        left_out = _left_out(runtime, scope, ask)
+        numbers = np.unique(view.rows.episode[rows])[::-1].tolist()
+        ids = [each for number in numbers if (each := view.episode_ids[number]) not in left_out]
+        found = runtime.store.episodes(scope, ids[:lines])
+        return _Listed([found[each] for each in ids[:lines] if each in found], rows)
+    else:
+        episodes = _newest(runtime, scope, ask, lines)
+        return _Listed(episodes, _rows_of(view, episodes[:_QUOTED_OF_ALL]))
+    return _Listed(episodes, _rows_of(view, episodes))
+
+
+def _newest(runtime: Runtime, scope: Scope, ask: Ask, limit: int) -> list[Episode]:
+    query = EpisodeQuery(
+        of=scope,
+        limit=limit,
+        include_archived=ask.include_archived,
+        leave_out_sessions=[ask.leave_out_session] if ask.leave_out_session else [],
+        count=False,
+    )
+    return [each for each in runtime.store.list_episodes(query)[0] if each.message_count]
+
+
+def _last_conversation(runtime: Runtime, scope: Scope, ask: Ask) -> list[Episode]:
+    """Return the episodes of the last conversation before this one.
+
+    Without a session to leave out, a conversation that is still going on is taken for this one.
+    """
+    newest = _newest(runtime, scope, ask, _QUOTED_OF_ALL)
+    idle = runtime.config(scope.tenant, scope.agent).session.idle_timeout_minutes
+    since = runtime.clock.now() - timedelta(minutes=idle)
+    for episode in newest:
+        goes_on = episode.is_open and episode.last_message_at > since
+        if ask.leave_out_session is not None or not goes_on:
+            return _same(runtime, scope, episode)
+    return newest[:1]
+
+
+def _same(runtime: Runtime, scope: Scope, episode: Episode) -> list[Episode]:
+    """Return the episodes of the same session, newest first."""
+    ids = list(runtime.store.episode_ids(scope, episode.session_id))
+    found = runtime.store.episodes(scope, ids)
+    return [found[each] for each in reversed(ids) if each in found] or [episode]
+
+
+def _rows_of(view: ScopeView, episodes: Sequence[Episode]) -> NDArray[np.bool_]:
+    wanted = {episode.id.int for episode in episodes}
+    named = np.array([each.int in wanted for each in view.episode_ids], np.bool_)
+    return named.take(view.rows.episode)
+
+
+def _best_for_context(
+    runtime: Runtime, scope: Scope, ask: Ask, found: _Found, quotable: int
+) -> Recalled:
     least = _least(runtime, scope, ask)
     ranked = found.ranking.quotable(quotable, found.view.ordinals)
     top = found.ranking.episodes(max(ask.limit, 1))
@@ -199,6 +317,7 @@ def recall_for_context(runtime: Runtime, scope: Scope, ask: Ask, *, quotable: in
         if found.view.episode_ids[number] in episodes
     }
     return Recalled(
+        question=found.plan.question,
         candidates=tuple(_candidates(found, ranked, turns, snippets, episodes)),
         episodes=tuple(snippets[number] for number in best if number in snippets),
         relevance=top[0][1] if top else 0.0,
@@ -240,14 +359,35 @@ def _search(runtime: Runtime, scope: Scope, ask: Ask) -> _Found | None:
     view = _view(runtime, scope, ask)
     if view is None or not len(view.ordinals):
         return None
-    plan = _plan(
-        runtime, scope, ask, [term_hashing.numbers(name).tolist() for name in view.speakers]
-    )
-    signals = _signals(runtime, view, plan, ask.mode)
+    plan = _planned(runtime, scope, ask, view)
     keep = _keep(runtime, scope, view, ask)
     if keep is not None and not keep.any():
         return None
-    return _Found(view=view, ranking=rank(signals, plan, runtime.calibration, keep=keep))
+    signals = _signals(runtime, view, plan, ask.mode)
+    return _Found(view, rank(signals, plan, runtime.calibration, keep=keep), plan)
+
+
+def _planned(runtime: Runtime, scope: Scope, ask: Ask, view: ScopeView) -> QueryPlan:
+    """Analyze a question, with the speakers of the scope."""
+    if not view.speakers:
+        return _plan(runtime, scope, ask)
+    speakers = [term_hashing.numbers(name).tolist() for name in view.speakers]
+    if _NAME_INSIDE.search(ask.query) is not None:
+        query = respell(ask.query, _speaker_names(runtime, scope, view))
+        ask = replace(ask, query=query)
+    return _plan(runtime, scope, ask, speakers)
+
+
+def _speaker_names(runtime: Runtime, scope: Scope, view: ScopeView) -> set[str]:
+    """Read the names of the speakers, of which the rows have only hashes, from a turn of each."""
+    numbers, first = np.unique(view.rows.speaker, return_index=True)
+    rows = first[numbers >= 0][:_MOST_SPEAKERS].tolist()
+    places = [
+        (view.episode_ids[int(view.rows.episode[row])], int(view.ordinals[row])) for row in rows
+    ]
+    return {
+        turn.message.name for turn in runtime.store.turns_at(scope, places) if turn.message.name
+    }
 
 
 def _view(runtime: Runtime, scope: Scope, ask: Ask) -> ScopeView | None:
@@ -371,11 +511,10 @@ def _keep(runtime: Runtime, scope: Scope, view: ScopeView, ask: Ask) -> NDArray[
 
 def _left_out(runtime: Runtime, scope: Scope, ask: Ask) -> dict[UUID, int]:
     """Return the excluded episodes, each from an ordinal on."""
-    left_out = dict.fromkeys(ask.leave_out, 0)
     if ask.leave_out_session is None:
-        return left_out
+        return {}
     shown = runtime.store.episode_ids(scope, ask.leave_out_session)
-    return {each: first for each, first in shown.items() if first is not None} | left_out
+    return {each: first for each, first in shown.items() if first is not None}
 
 
 def _snippets(
