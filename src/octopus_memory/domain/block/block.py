@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 _FACTS_SHARE, _FACTS_SHARE_OF_ALL = 0.15, 0.4
-"""The part of the budget for standing facts; the second for a question about everything."""
+"""The part of the budget for standing facts; the second for a question without a subject."""
 _ALWAYS = frozenset((FactKind.NAME, FactKind.LANGUAGE, FactKind.INSTRUCTION))
 """Facts that matter for every answer, even for one to "thanks!"."""
 _ALWAYS_TOKENS = 30
@@ -223,8 +223,7 @@ def _allowance(material: Material, budget: int, min_score: float, fill: _Fill) -
 
 
 def _add_facts(draft: Draft, material: Material, budget: int) -> Iterator[LeftOut]:
-    is_whole = material.kind is QuestionKind.OVERVIEW
-    room = int(budget * (_FACTS_SHARE_OF_ALL if is_whole else _FACTS_SHARE))
+    room = int(budget * (_FACTS_SHARE if material.has_subject else _FACTS_SHARE_OF_ALL))
     if material.is_small_talk:
         room = min(room, _ALWAYS_TOKENS)
     room -= draft.count(KNOWN)

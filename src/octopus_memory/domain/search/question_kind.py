@@ -46,6 +46,8 @@ class Question(NamedTuple):
     window: DateWindow | None = None
     conversation: Order = Order.NONE
     """The conversation it names: the last before this one, or the first."""
+    of_user: bool = False
+    """True if it asks for what the user said, as in "the order in which I brought up …"."""
 
 
 def read_question(
@@ -79,6 +81,7 @@ def read_question(
         times=times,
         window=window,
         conversation=conversation,
+        of_user=kind is QuestionKind.OVERVIEW and _matches(_OF_USER, text, language),
     )
 
 
@@ -128,6 +131,15 @@ _LIST = {
     "spanish": r"^\W*(?:cu[áa]les|qu[ée] \w+s)\b|\bcu[áa]nt[oa]s\b|\btod[oa]s (?:los|las|mis)\b"
     r"|\bqui[ée]nes\b|\bqu[ée] (?:tipos?|clases?) de\b|\ben com[úu]n\b",
     "chinese": r"哪些|哪几|几个|几次|多少(?:个|次|种|本|部)|所有|都有(?:什么|谁|哪)|什么样的",
+}
+
+_OF_USER = {
+    "english": r"\bi(?:['’]ve| have| had)? (?:brought up|mentioned|raised|told you|said)\b",
+    "german": r"\bich\b.{0,80}\b(?:angesprochen|erw[äa]hnt|erz[äa]hlt|gesagt|genannt)\b",
+    "french": r"\bj['’](?:ai|avais) (?:mentionn|[ée]voqu|abord|parl|dit|racont)",
+    "spanish": r"\b(?:mencion[ée]|coment[ée]|cont[ée]|dije"
+    r"|he (?:mencionado|comentado|contado|dicho))\b",
+    "chinese": r"我(?:先后|依次|都|曾)?(?:提到|提过|说过|讲过|提起)",
 }
 
 _CONVERSATIONS = r"(?:conversations?|chats?|sessions?|discussions?|talks?)"

@@ -21,6 +21,8 @@ from .query import QueryPlan
 from .scoring import Floats, ScoreParts, Signals, gather
 
 _OUT = -math.inf
+_CONTINUED = 5
+"""Best turns after which the same speaker's next turn is quoted."""
 _FEW = 256
 """Up to this many values, sorting all is faster than selecting the best first."""
 
@@ -51,16 +53,19 @@ class Ranking:
         return self._best(k, self._rows.role != SUMMARY)
 
     def quotable(self, k: int, ordinals: NDArray[np.int32]) -> list[Ranked]:
-        """The `k` best turns and summaries, best first, a short answer right after its question.
+        """The `k` best turns and summaries, best first, with what follows them.
 
-        A question alone tells nothing, and "No." is rarely found by itself. These answers come in
-        addition to the `k`. `ordinals` has the place of each row in its episode, because the next
-        row is not the next turn if that one is not indexed.
+        After a question its short answer follows, because a question alone tells nothing, and "No."
+        is rarely found by itself. After one of the best turns the speaker's next turn follows: "One
+        is …", "The other is …". These come in addition to the `k`. `ordinals` has the place of each
+        row in its episode, because the next row is not the next turn if that one is not indexed.
         """
         found: dict[int, float] = {}
-        for row, relevance in self._ranked(self.turn_score, self._odds, _first(self.turn_score, k)):
+        ranked = self._ranked(self.turn_score, self._odds, _first(self.turn_score, k))
+        for place, (row, relevance) in enumerate(ranked):
             found.setdefault(row, relevance)
-            if self._is_answered_shortly(row) and ordinals[row + 1] == ordinals[row] + 1:
+            follows = self._is_answered_shortly(row) or (place < _CONTINUED and self._goes_on(row))
+            if follows and ordinals[row + 1] == ordinals[row] + 1:
                 found.setdefault(row + 1, relevance)
         return list(found.items())
 
@@ -68,12 +73,21 @@ class Ranking:
         rows, answer = self._rows, row + 1
         return (
             bool(rows.question.item(row))
-            and answer < len(self.turn_score)
-            and bool(rows.together.item(row))
+            and self._has_next(row)
             and rows.length.item(answer) < 0
             and not rows.question.item(answer)
             and self._speaker(row) != self._speaker(answer)
-            and self.turn_score.item(answer) != _OUT
+        )
+
+    def _goes_on(self, row: int) -> bool:
+        return self._has_next(row) and self._speaker(row) == self._speaker(row + 1)
+
+    def _has_next(self, row: int) -> bool:
+        """True if the next row is of the same episode and may be returned."""
+        return (
+            row + 1 < len(self.turn_score)
+            and bool(self._rows.together.item(row))
+            and self.turn_score.item(row + 1) != _OUT
         )
 
     def _speaker(self, row: int) -> tuple[int, int]:

@@ -31,7 +31,7 @@ from ...domain.episode import (
 from ...domain.errors import EmbedderFailed, InvalidInput, InvalidSetting
 from ...domain.search import term_hashing
 from ...domain.search.bm25 import LexicalScores, QueryTerms
-from ...domain.search.features import SUMMARY
+from ...domain.search.features import ASSISTANT, SUMMARY
 from ...domain.search.filters import NO_FILTERS, RecallFilters
 from ...domain.search.languages import Reading
 from ...domain.search.query import QueryPlan, plan_query
@@ -195,6 +195,9 @@ def recall_for_context(
     listed = _listed(runtime, scope, ask, plan.question, view, lines)
     if listed is not None:
         keep = listed.rows if keep is None else keep & listed.rows
+    elif plan.question.of_user:
+        spoken = view.rows.role != ASSISTANT
+        keep = spoken if keep is None else keep & spoken
     if keep is not None and not keep.any():
         best = Recalled(question=plan.question, at_that_time=bool(listed and listed.episodes))
     else:
