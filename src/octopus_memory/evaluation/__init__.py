@@ -1,7 +1,9 @@
-"""Measures recall and the context block on LoCoMo, LongMemEval or your own data."""
+"""Measures recall, the context block and answers on LoCoMo, LongMemEval or your own data."""
 
 from __future__ import annotations
 
+from .answers import Given, Record, describe, make_records, parse_budgets, sample
+from .answers_report import AnswerRun, Judged, answers_json, answers_markdown, read_answer_run
 from .blocks import CONTEXT_SYSTEMS, ContextSystem, make_context_systems
 from .context import BUDGETS, ContextRun, SystemContext, count_asked, run_context
 from .context_report import context_json, context_markdown
@@ -17,6 +19,7 @@ from .report import (
     write_report,
 )
 from .run import RecallRun, SystemRun, run_recall
+from .sheets import Answer, JudgeSheet, Planted, judge_sheet, read_records, write_sheets
 from .suite import SYSTEMS, make_systems, shared_embedder
 from .systems import Hit, RecallSystem
 
@@ -24,27 +27,42 @@ __all__ = [
     "BUDGETS",
     "CONTEXT_SYSTEMS",
     "SYSTEMS",
+    "Answer",
+    "AnswerRun",
     "BenchTurn",
     "ContextRun",
     "ContextSystem",
     "Conversation",
     "Dataset",
     "Format",
+    "Given",
     "Hit",
+    "JudgeSheet",
+    "Judged",
     "OctopusSystem",
+    "Planted",
     "Question",
     "RecallRun",
     "RecallSystem",
+    "Record",
     "RelevanceRun",
     "SharedEmbedder",
     "SystemContext",
     "SystemRun",
+    "answers_json",
+    "answers_markdown",
     "context_json",
     "context_markdown",
     "count_asked",
+    "describe",
+    "judge_sheet",
     "load_dataset",
     "make_context_systems",
+    "make_records",
     "make_systems",
+    "parse_budgets",
+    "read_answer_run",
+    "read_records",
     "recall_json",
     "recall_markdown",
     "relevance_json",
@@ -52,6 +70,8 @@ __all__ = [
     "run_context",
     "run_recall",
     "run_relevance",
+    "sample",
     "shared_embedder",
     "write_report",
+    "write_sheets",
 ]

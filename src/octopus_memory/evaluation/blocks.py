@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -15,6 +15,9 @@ from .conversation import BenchTurn
 from .embedding import SharedEmbedder
 from .octopus import OctopusSystem
 from .systems import ranked_turns
+
+Line = Callable[[BenchTurn], str]
+"""Writes a turn as a line of a transcript."""
 
 CONTEXT_SYSTEMS = ("octopus", "packed", "dense", "recent", "whole")
 
@@ -45,20 +48,26 @@ class ContextSystem(Protocol):
         """Forget everything. Called once, after the last question."""
 
 
-def make_context_systems(names: Sequence[str], embedder: SharedEmbedder) -> list[ContextSystem]:
+def make_context_systems(
+    names: Sequence[str], embedder: SharedEmbedder, *, dated: bool = False
+) -> list[ContextSystem]:
     """Make systems by name. Those that use the product share one memory, loaded once.
+
+    With `dated` the lines of packed turns begin with their date, as the product's block has dates.
 
     :raises InvalidInput: for a name that is none of `CONTEXT_SYSTEMS`
     """
     memory = _LoadedMemory(embedder)
-    return [_system(name, embedder, memory) for name in names]
+    show = dated_line if dated else line
+    return [_system(name, embedder, memory, show) for name in names]
 
 
-def pack(turns: Iterable[BenchTurn], budget: int) -> str:
-    """Return whole turns as "speaker: text" lines, in order, those that still fit."""
+def pack(turns: Iterable[BenchTurn], budget: int, show: Line | None = None) -> str:
+    """Return whole turns as lines, in order, those that still fit; "speaker: text" by default."""
+    show = show or line
     text = ""
     for turn in turns:
-        longer = f"{text}\n{line(turn)}" if text else line(turn)
+        longer = f"{text}\n{show(turn)}" if text else show(turn)
         if count_tokens(longer) <= budget:
             text = longer
     return text
@@ -67,6 +76,11 @@ def pack(turns: Iterable[BenchTurn], budget: int) -> str:
 def line(turn: BenchTurn) -> str:
     """Return a turn as a line of a transcript."""
     return f"{turn.name or turn.role}: {turn.text}"
+
+
+def dated_line(turn: BenchTurn) -> str:
+    """Return a turn as a line of a transcript that begins with its date."""
+    return f"[{turn.at:%Y-%m-%d}] {line(turn)}"
 
 
 class _LoadedMemory:
@@ -113,8 +127,9 @@ class PackedTurns:
 
     name = "packed"
 
-    def __init__(self, memory: _LoadedMemory) -> None:
+    def __init__(self, memory: _LoadedMemory, show: Line) -> None:
         self._memory = memory
+        self._show = show
 
     def load(self, turns: Sequence[BenchTurn]) -> None:
         self._memory.load(turns)
@@ -122,7 +137,7 @@ class PackedTurns:
     def blocks(self, query: str, asked_at: datetime, budgets: Sequence[int]) -> list[str]:
         hits = self._memory.octopus.search_turns(query, asked_at, _DEPTH)
         best = [self._memory.turns[name] for name in ranked_turns(hits)]
-        return [pack(best, budget) for budget in budgets]
+        return [pack(best, budget, self._show) for budget in budgets]
 
     def close(self) -> None:
         self._memory.close()
@@ -131,9 +146,10 @@ class PackedTurns:
 class ScoredTurns:
     """The turns that one scorer ranks first, packed in that order."""
 
-    def __init__(self, name: str, scorer: Scorer, depth: int | None = None) -> None:
+    def __init__(self, name: str, scorer: Scorer, show: Line, depth: int | None = None) -> None:
         self.name = name
         self._scorer = scorer
+        self._show = show
         self._depth = depth
         self._turns: Sequence[BenchTurn] = ()
 
@@ -149,7 +165,7 @@ class ScoredTurns:
     ) -> list[str]:
         order = np.argsort(-self._scorer.score(query), kind="stable")[: self._depth].tolist()
         best = [self._turns[place] for place in order]
-        return [pack(best, budget) for budget in budgets]
+        return [pack(best, budget, self._show) for budget in budgets]
 
     def close(self) -> None:
         self._turns = ()
@@ -160,11 +176,12 @@ class WholeHistory:
 
     name = "whole"
 
-    def __init__(self) -> None:
+    def __init__(self, show: Line) -> None:
         self._text = ""
+        self._show = show
 
     def load(self, turns: Sequence[BenchTurn]) -> None:
-        self._text = "\n".join(map(line, turns))
+        self._text = "\n".join(map(self._show, turns))
 
     def blocks(
         self,
@@ -178,17 +195,19 @@ class WholeHistory:
         self._text = ""
 
 
-def _system(name: str, embedder: SharedEmbedder, memory: _LoadedMemory) -> ContextSystem:
+def _system(
+    name: str, embedder: SharedEmbedder, memory: _LoadedMemory, show: Line
+) -> ContextSystem:
     match name:
         case "octopus":
             return OctopusBlocks(memory)
         case "packed":
-            return PackedTurns(memory)
+            return PackedTurns(memory, show)
         case "dense":
-            return ScoredTurns(name, Dense(embedder), _DEPTH)
+            return ScoredTurns(name, Dense(embedder), show, _DEPTH)
         case "recent":
-            return ScoredTurns(name, Recency())
+            return ScoredTurns(name, Recency(), show)
         case "whole":
-            return WholeHistory()
+            return WholeHistory(show)
         case _:
             raise InvalidInput("systems", f"{name!r} is none of {', '.join(CONTEXT_SYSTEMS)}")

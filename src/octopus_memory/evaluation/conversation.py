@@ -58,7 +58,14 @@ class Question:
     answer: str | None = None
     answer_words: tuple[str, ...] = ()
     """Short strings of the evidence that contain the answer."""
+    rubric: tuple[str, ...] = ()
+    """Points that a judge looks for in an answer."""
     language: str | None = None
+
+    @property
+    def has_gold(self) -> bool:
+        """Tell whether the data say what a right answer is."""
+        return bool(self.answer or self.rubric)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@
 
 `name`, `conversation`, `category` and `asked_at` may be left out, and a question may have
 `evidence_sessions` where only the sessions are known. Turns stand in the order they were said. A
-turn of role tool may have `function` and `arguments`, a question `answer`, `answer_words` and
-`language`. A question with `"evidence": []` has no answer in the conversation.
+turn of role tool may have `function` and `arguments`, a question `answer`, `answer_words`, `rubric`
+and `language`. A question with `"evidence": []` has no answer in the conversation.
 """
 
 from __future__ import annotations
@@ -133,6 +133,7 @@ def _question(
         asked_at=None if when is None else _time(str(when), where),
         answer=fields.optional_text(record, "answer", where),
         answer_words=fields.texts(record, "answer_words", where),
+        rubric=fields.texts(record, "rubric", where),
         language=fields.optional_text(record, "language", where),
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..domain.errors import MissingExtra
+from .answers_report import AnswerRun
 from .context import ContextRun, SystemContext
 from .metrics import Estimate
 from .run import RecallRun, SystemRun
@@ -88,6 +89,44 @@ def plot_context(run: ContextRun, path: Path) -> None:
         f"{run.dataset.name}: {run.dataset.questions:,} questions (95 % intervals)", fontsize=11
     )
     figure.legend(*all_axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
+    figure.savefig(path, dpi=120)
+
+
+def plot_answers(run: AnswerRun, path: Path) -> None:
+    """Draw right answers against the tokens of the context. A line is a system.
+
+    :raises MissingExtra: when Matplotlib is not installed
+    """
+    figure_type, canvas_type = _matplotlib()
+    figure = figure_type(figsize=(7.5, 5.5), layout="constrained")
+    canvas_type(figure)
+    axes = figure.subplots()
+    lines: dict[str, list[tuple[float, Estimate]]] = {}
+    for name in run.systems:
+        cost, found = run.tokens(name), run.right(name)
+        if cost is not None and found is not None:
+            system = run.of(name)[0][1].system
+            # A logarithmic axis has no zero.
+            lines.setdefault(system, []).append((max(cost.mean, 1.0), found))
+    for place, (system, points) in enumerate(lines.items()):
+        color = _COLORS[place % len(_COLORS)]
+        axes.plot(
+            [tokens for tokens, _ in points],
+            [found.mean * 100 for _, found in points],
+            marker="o",
+            color=color,
+            label=system,
+        )
+        for tokens, found in points:
+            axes.plot([tokens] * 2, [found.low * 100, found.high * 100], color=color, lw=0.9)
+    axes.set_xscale("log")
+    axes.set_xlabel("tokens of the context, mean")
+    axes.set_ylabel("right answers, per cent")
+    axes.set_ylim(0, 105)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(f"{run.about['dataset']['name']}: right answers (95 % intervals)", fontsize=11)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=6)
     figure.savefig(path, dpi=120)
 
 

@@ -1,4 +1,4 @@
-"""Reports of runs as Markdown and JSON, without a word of the data."""
+"""Reports of runs as Markdown and JSON; only those of answers hold words of the data."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from .answers_report import AnswerRun, answers_json, answers_markdown
 from .context import ContextRun
 from .context_report import context_json, context_markdown
 from .layout import cell, dataset_json, dataset_lines, percent, table, title
 from .metrics import METRICS, Estimate
-from .plot import plot_context, plot_recall
+from .plot import plot_answers, plot_context, plot_recall
 from .relevance import RelevanceRun, Separation
 from .run import RecallRun, SystemRun
 
@@ -126,8 +127,10 @@ def _separation(found: Separation, threshold: float) -> dict[str, float]:
     }
 
 
-def write_report(run: RecallRun | RelevanceRun | ContextRun, folder: Path) -> list[Path]:
-    """Write Markdown and JSON, and for recall and context a plot. Return the files.
+def write_report(
+    run: RecallRun | RelevanceRun | ContextRun | AnswerRun, folder: Path
+) -> list[Path]:
+    """Write Markdown and JSON, and a plot of all but relevance. Return the files.
 
     :raises MissingExtra: when the plot's library is not installed; the rest is written then
     """
@@ -139,16 +142,21 @@ def write_report(run: RecallRun | RelevanceRun | ContextRun, folder: Path) -> li
             name, text, data = "relevance", relevance_markdown(run), relevance_json(run)
         case ContextRun():
             name, text, data = "context", context_markdown(run), context_json(run)
+        case AnswerRun():
+            name, text, data = "answers", answers_markdown(run), answers_json(run)
     markdown, values = folder / f"{name}.md", folder / f"{name}.json"
     markdown.write_text(text, encoding="utf-8")
     values.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
     if isinstance(run, RelevanceRun):
         return [markdown, values]
     picture = folder / f"{name}.png"
-    if isinstance(run, RecallRun):
-        plot_recall(run, picture)
-    else:
-        plot_context(run, picture)
+    match run:
+        case RecallRun():
+            plot_recall(run, picture)
+        case ContextRun():
+            plot_context(run, picture)
+        case AnswerRun():
+            plot_answers(run, picture)
     return [markdown, values, picture]
 
 

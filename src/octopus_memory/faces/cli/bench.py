@@ -1,4 +1,4 @@
-"""`octopus bench`: measure recall, relevance and the context block."""
+"""`octopus bench`: measure recall, relevance, the context block and answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .options import AsJson
 from .progress import bar
 
 if TYPE_CHECKING:
-    from ...evaluation import ContextRun, Dataset, RecallRun, RelevanceRun
+    from ...evaluation import AnswerRun, ContextRun, Dataset, RecallRun, RelevanceRun
     from ...evaluation.run import Progress
 
 bench = typer.Typer(
@@ -207,6 +207,115 @@ def context(
         typer.echo(context_markdown(run))
 
 
+@bench.command()
+def answers(
+    *,
+    dataset: Form = "",
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="FILE", help="The data file or folder.")
+    ] = None,
+    systems: Annotated[
+        str, typer.Option(metavar="A,B", help=f"Which systems, of {_OF_BLOCKS.replace(',', ', ')}.")
+    ] = "octopus,dense,recent,whole",
+    budgets: Annotated[
+        str,
+        typer.Option(metavar="A,B", help="Budgets in tokens; default is that of scope.context()."),
+    ] = "default",
+    categories: Categories = "",
+    limit_conversations: Conversations = None,
+    user_turns_only: UserTurns = False,
+    captions: Captions = False,
+    questions: Annotated[
+        int | None,
+        typer.Option(min=1, help="Only N questions, drawn by category.", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything that is drawn.")] = 0,
+    write: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write sheets for readers here.", show_default=False),
+    ] = None,
+    read: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Read the answers that were put here; once they are judged, make the figures.",
+            show_default=False,
+        ),
+    ] = None,
+    planted: Annotated[
+        int, typer.Option(min=0, help="Wrong answers to plant in the judge's sheet.")
+    ] = 0,
+    cache: Cache = None,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure answers that a reader gives from the context alone, judged blindly."""
+    if (write is None) == (read is None):
+        raise InvalidInput("write", "or read must be given, and not both")
+    _make_folders(cache=cache, write=write, out=out)
+    if write is not None:
+        if data is None:
+            raise InvalidInput("data", "must be given with write")
+        asked = _load(dataset, data, categories, limit_conversations, user_turns_only, captions)
+        _write_sheets(asked, write, systems, budgets, questions, seed, cache)
+    elif read is not None:
+        _read_sheets(read, planted, seed, out or read, as_json=as_json)
+
+
+def _write_sheets(
+    asked: Dataset,
+    folder: Path,
+    systems: str,
+    budgets: str,
+    questions: int | None,
+    seed: int,
+    cache: Path | None,
+) -> None:
+    from ...evaluation import (
+        describe,
+        make_context_systems,
+        make_records,
+        parse_budgets,
+        sample,
+        shared_embedder,
+        write_sheets,
+    )
+
+    wanted = parse_budgets(_split(budgets))
+    drawn = sample(asked, questions, seed)
+    embedder = shared_embedder(cache)
+    made = make_context_systems(_split(systems), embedder, dated=True)
+    with _watched((drawn.questions + drawn.unanswerable) * len(made)) as progress:
+        records = make_records(
+            drawn, made, budgets=wanted, seed=seed, embedder=embedder, progress=progress
+        )
+    write_sheets(folder, records, describe(drawn, made, embedder))
+    typer.echo(f"{len(records)} records in {folder / 'reader'}; READER.md says how to answer them")
+
+
+def _read_sheets(folder: Path, planted: int, seed: int, out: Path, *, as_json: bool) -> None:
+    from ...evaluation import answers_json, answers_markdown, judge_sheet, read_answer_run
+
+    sheet = judge_sheet(folder, planted=planted, seed=seed)
+    typer.echo(
+        f"{len(sheet.lines)} answers in {folder / 'judge.jsonl'}; "
+        f"quotes that do not stand in their context: {len(sheet.bad_quotes)}"
+        + "".join(f"\n  {name}" for name in sheet.bad_quotes),
+        err=True,
+    )
+    run = read_answer_run(folder, sheet)
+    if run is None:
+        typer.echo(
+            f"no verdicts yet in {folder / 'verdicts'}; JUDGE.md says how to judge", err=True
+        )
+        return
+    _write(run, out)
+    if as_json:
+        print_json(answers_json(run))
+    else:
+        typer.echo(answers_markdown(run))
+
+
 def _load(
     form: str,
     data: Path,
@@ -263,7 +372,7 @@ def _make_folders(**wanted: Path | None) -> None:
             raise InvalidInput(option, f"cannot create {folder}: {error.strerror}") from error
 
 
-def _write(run: RecallRun | RelevanceRun | ContextRun, folder: Path | None) -> None:
+def _write(run: RecallRun | RelevanceRun | ContextRun | AnswerRun, folder: Path | None) -> None:
     from ...evaluation import write_report
 
     if folder is None:
