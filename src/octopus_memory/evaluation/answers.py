@@ -12,7 +12,7 @@ from typing import Any
 
 from ..domain.errors import InvalidInput
 from ..domain.policy import MemoryConfig
-from .blocks import ContextSystem, WholeHistory, count_tokens
+from .blocks import ContextSystem, WholeHistory, count_tokens, load
 from .conversation import Conversation, Question
 from .datasets import Dataset
 from .embedding import SharedEmbedder
@@ -120,7 +120,7 @@ def make_records(
             asked = [*conversation.questions, *conversation.unanswerable]
             given: dict[int, dict[str, list[Given]]] = defaultdict(lambda: defaultdict(list))
             for system in systems if asked else ():
-                system.load(conversation.turns)
+                load(system, conversation)
                 for place, question in enumerate(asked):
                     at = conversation.asked_at(question)
                     for text, one in _contexts(system, question.text, at, budgets, embedder):

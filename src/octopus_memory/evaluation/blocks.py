@@ -11,7 +11,7 @@ import numpy as np
 from ..adapters.tokens.approximate import ApproximateCounter
 from ..domain.errors import InvalidInput
 from .baselines import Dense, Recency, Scorer
-from .conversation import BenchTurn
+from .conversation import BenchTurn, Conversation
 from .embedding import SharedEmbedder
 from .octopus import OctopusSystem
 from .systems import ranked_turns
@@ -62,6 +62,17 @@ def make_context_systems(
     return [_system(name, embedder, memory, show) for name in names]
 
 
+def load(system: ContextSystem, conversation: Conversation) -> None:
+    """Load a conversation into a system, and let it forget what the user had forgotten.
+
+    A system without a method `forget` keeps everything.
+    """
+    system.load(conversation.turns)
+    forget = getattr(system, "forget", None)
+    for wish in conversation.forgotten if forget else ():
+        forget(wish.about, wish.at)
+
+
 def pack(turns: Iterable[BenchTurn], budget: int, show: Line | None = None) -> str:
     """Return whole turns as lines, in order, those that still fit; "speaker: text" by default."""
     show = show or line
@@ -90,6 +101,7 @@ class _LoadedMemory:
         self.octopus = OctopusSystem(embedder)
         self.turns: Mapping[str, BenchTurn] = {}
         self._loaded: Sequence[BenchTurn] | None = None
+        self._forgotten: set[str] = set()
 
     def load(self, turns: Sequence[BenchTurn]) -> None:
         if turns is self._loaded:
@@ -98,6 +110,13 @@ class _LoadedMemory:
         self.octopus.add(turns)
         self.turns = {turn.id: turn for turn in turns}
         self._loaded = turns
+        self._forgotten.clear()
+
+    def forget(self, about: str, at: datetime) -> None:
+        """Forget once, although several systems that share the memory ask for it."""
+        if about not in self._forgotten:
+            self._forgotten.add(about)
+            self.octopus.forget(about, at)
 
     def close(self) -> None:
         self.octopus.reset()
@@ -114,6 +133,9 @@ class OctopusBlocks:
 
     def load(self, turns: Sequence[BenchTurn]) -> None:
         self._memory.load(turns)
+
+    def forget(self, about: str, at: datetime) -> None:
+        self._memory.forget(about, at)
 
     def blocks(self, query: str, asked_at: datetime, budgets: Sequence[int]) -> list[str]:
         return [self._memory.octopus.context(query, asked_at, budget) for budget in budgets]
@@ -133,6 +155,9 @@ class PackedTurns:
 
     def load(self, turns: Sequence[BenchTurn]) -> None:
         self._memory.load(turns)
+
+    def forget(self, about: str, at: datetime) -> None:
+        self._memory.forget(about, at)
 
     def blocks(self, query: str, asked_at: datetime, budgets: Sequence[int]) -> list[str]:
         hits = self._memory.octopus.search_turns(query, asked_at, _DEPTH)

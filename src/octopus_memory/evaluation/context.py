@@ -13,11 +13,11 @@ from functools import lru_cache
 from itertools import chain
 
 from ..domain.errors import InvalidInput
-from .blocks import ContextSystem, count_tokens
+from .blocks import ContextSystem, count_tokens, load
 from .conversation import Conversation, Question
 from .datasets import Dataset
 from .embedding import SharedEmbedder
-from .evidence import Rarity, measure_block
+from .evidence import Rarity, is_complete, measure_block
 from .metrics import Estimate, estimate
 from .relevance import rename_people, speakers
 from .run import Progress, versions
@@ -27,7 +27,15 @@ BUDGETS = (400, 800, 1600, 3200)
 MOST_STRANGERS = 40
 """Number of questions of the next conversation that are asked in each, evenly spaced."""
 
-FIGURES = ("evidence", "long_turns", "answer_words", "tokens", "strangers", "unanswerable")
+FIGURES = (
+    "evidence",
+    "long_turns",
+    "answer_words",
+    "complete",
+    "tokens",
+    "strangers",
+    "unanswerable",
+)
 """`tokens` is the cost of questions that have an answer, `strangers` of another conversation's,
 `unanswerable` of those that the data mark as having none."""
 
@@ -143,7 +151,7 @@ def _ask_all(
     for conversation, asked in _all_asked(dataset):
         measure = _Measure(conversation, budgets)
         for system, measured in zip(systems, found, strict=True):
-            system.load(conversation.turns)
+            load(system, conversation)
             for one in asked:
                 measured.extend(measure(system, one))
                 done += 1
@@ -167,6 +175,9 @@ class _Measure:
             values: dict[str, tuple[float, ...]] = {asked.costs: (tokens,)}
             if asked.costs == "tokens":
                 values |= measure_block(text, asked.question, self._turns, self._rarity)
+            complete = is_complete(text, asked.question) if asked.costs != "strangers" else None
+            if complete is not None:
+                values["complete"] = (float(complete),)
             yield Measured(
                 budget=budget,
                 category=asked.question.category,

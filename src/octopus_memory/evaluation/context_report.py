@@ -16,18 +16,21 @@ _TITLES = {
     "evidence": "Evidence in the block",
     "long_turns": "Long evidence turns",
     "answer_words": "Answer words in the block",
+    "complete": "Whole answers in the block",
     "tokens": "Tokens spent",
     "strangers": "Tokens spent on strangers' questions",
 }
-_SHARES = ("evidence", "long_turns", "answer_words")
+_SHARES = ("evidence", "long_turns", "answer_words", "complete")
 _NOTE = (
     "Columns are budgets in tokens. Shares are in per cent, each question counting the same, with "
     "95 % bootstrap intervals over questions. Evidence in the block: share of the evidence turns "
     "of which at least 60 % of the word 4-grams are in the block. Long evidence turns (over 400 "
     "characters, each counting the same): share of which the sentences that answer, at most 3, "
     "are in the block by the same measure. Answer words in the block: share of the answer's "
-    "strings. Tokens are counted at four characters each, for every system alike. Strangers' "
-    "questions are those of the next conversation, about the people who speak in this one."
+    "strings. Whole answers in the block: share of the questions of which every answer string and "
+    "date is in the block and no forbidden string is. Tokens are counted at four characters each, "
+    "for every system alike. Strangers' questions are those of the next conversation, about the "
+    "people who speak in this one."
 )
 
 
@@ -124,7 +127,7 @@ def _grouped(run: ContextRun, by: str, groups: Mapping[str, str]) -> list[str]:
     """Return a table for each figure and budget: one line per group, one column per system."""
     lines: list[str] = []
     header = ["", "questions", *(system.name for system in run.systems)]
-    for figure in ("evidence", "answer_words"):
+    for figure in ("evidence", "answer_words", "complete"):
         if not groups or not _has(run, figure):
             continue
         lines += [f"## {_TITLES[figure]}, by {by}", ""]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from ..domain.message import Json, Message, ToolCall
 
@@ -58,6 +58,10 @@ class Question:
     answer: str | None = None
     answer_words: tuple[str, ...] = ()
     """Short strings of the evidence that contain the answer."""
+    answer_dates: tuple[date, ...] = ()
+    """Days that a block must name beside the answer's words."""
+    forbidden_words: tuple[str, ...] = ()
+    """Short strings that no block may hold, because the user had them forgotten."""
     rubric: tuple[str, ...] = ()
     """Points that a judge looks for in an answer."""
     language: str | None = None
@@ -69,6 +73,14 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """What the user had forgotten, and when."""
+
+    about: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
     """The history of one user, sessions in the order of time, and the questions about it."""
 
@@ -77,6 +89,7 @@ class Conversation:
     questions: tuple[Question, ...]
     unanswerable: tuple[Question, ...] = ()
     """Questions that the data mark as having no evidence: small talk, or never answered."""
+    forgotten: tuple[Forgotten, ...] = ()
 
     def asked_at(self, question: Question) -> datetime:
         """Return when a question without a date is asked: a day after the last turn."""

@@ -60,6 +60,11 @@ class Dataset:
         asked = (a for found in self.conversations for a in found.questions)
         return sorted({a.language for a in asked if a.language is not None})
 
+    @property
+    def asks_for_dates(self) -> bool:
+        """Return whether a question names days that a block must hold."""
+        return any(a.answer_dates for found in self.conversations for a in found.questions)
+
     def about(self, categories: Collection[str]) -> Dataset:
         """Return the dataset with the questions of these categories only.
 

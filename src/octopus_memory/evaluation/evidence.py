@@ -10,6 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date
 from functools import lru_cache
 from itertools import chain
 
@@ -32,6 +33,13 @@ _WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
 _SENTENCE_END = re.compile(
     r"(?<=[.!?…])\s+|(?<=[.!?…][\"'”’)\]])\s+|(?<=[。！？])(?![」』”）])|\n+"
 )
+
+# The months as they begin in English, German, French and Spanish.
+_MONTHS = (
+    ("jan", "jän", "ene"), ("feb", "fév"), ("mar", "mär"), ("apr", "avr", "abr"),
+    ("may", "mai"), ("jun", "juin"), ("jul", "juil"), ("aug", "août", "ago"),
+    ("sep",), ("oct", "okt"), ("nov",), ("dec", "dez", "déc", "dic"),
+)  # fmt: skip
 
 Gram = tuple[str, ...]
 
@@ -81,6 +89,22 @@ class BlockText:
         after = r"(?!\d)" if letters[-1].isdigit() else ""
         return re.search(before + pattern + after, self._folded) is not None
 
+    def holds_date(self, day: date) -> bool:
+        """Tell whether a day stands in the block: 2024-05-01, 1 May, May 1, 1.5. or 5月1日.
+
+        A day is written in any of the five languages, with or without its year.
+        """
+        number, month = rf"0?{day.day}", rf"0?{day.month}"
+        names = "|".join(_MONTHS[day.month - 1])
+        forms = (
+            rf"{day.year}[-/.]{month}[-/.]{number}(?!\d)",
+            rf"(?<!\d){number}(?:st|nd|rd|th|er|º)?\.?\s+(?:of\s+|de\s+)?(?:{names})",
+            rf"(?:{names})\w*\.?\s+{number}(?!\d)",
+            rf"(?<![\d.]){number}[./]{month}(?:[./]|(?!\d))",
+            rf"(?<!\d){month}月{number}[日号]",
+        )
+        return any(re.search(form, self._folded) for form in forms)
+
     def _has(self, gram: Gram) -> bool:
         size = len(gram)
         if size not in self._grams:
@@ -122,6 +146,21 @@ def answer_sentences(text: str, wanted: Collection[str], rarity: Rarity) -> list
         for word in words(best):
             missing.pop(word, None)
     return chosen
+
+
+def is_complete(text: str, question: Question) -> bool | None:
+    """Tell whether a block holds every answer string and day, and no forbidden string.
+
+    None for a question that names none of them.
+    """
+    if not (question.answer_words or question.answer_dates or question.forbidden_words):
+        return None
+    block = _block(text)
+    return (
+        all(map(block.holds_string, question.answer_words))
+        and all(map(block.holds_date, question.answer_dates))
+        and not any(map(block.holds_string, question.forbidden_words))
+    )
 
 
 def measure_block(

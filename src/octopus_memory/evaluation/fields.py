@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, TypeVar
 
 from ..domain.errors import InvalidInput
@@ -64,6 +64,17 @@ def texts(record: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
     if not isinstance(given, list) or not all(isinstance(t, str) and t.strip() for t in given):
         raise InvalidInput("data", f"{where}: {key!r} must be a list of texts")
     return tuple(given)
+
+
+def dates(record: Mapping[str, Any], key: str, where: str) -> tuple[date, ...]:
+    """Return a list of days in its order; empty if the key is missing.
+
+    :raises InvalidInput: when one is not written as in 2024-05-01
+    """
+    try:
+        return tuple(map(date.fromisoformat, texts(record, key, where)))
+    except ValueError as error:
+        raise InvalidInput("data", f"{where}: {key!r} must be days such as 2024-05-01") from error
 
 
 def optional_text(record: Mapping[str, Any], key: str, where: str) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from ..adapters.tokens.approximate import ApproximateCounter
 from ..domain.policy import ArchiveMode, EpisodicRetentionPolicy, MemoryConfig
@@ -94,6 +95,15 @@ class OctopusSystem:
             )
             for found in self._scope().recall_turns(query, limit=limit, min_score=0)
         ]
+
+    def forget(self, about: str, at: datetime) -> None:
+        """Forget what this is about, as a user who confirms a preview that is clear."""
+        self._clock.time = at
+        forget: Any = getattr(self._scope(), "forget", None)
+        preview = forget(about) if forget else None
+        if preview is not None and preview.token:
+            forget(confirm=preview.token)
+            self._open().flush()
 
     def context(self, query: str, asked_at: datetime, budget_tokens: int) -> str:
         """Return the context block for this query."""

@@ -4,24 +4,27 @@
      "at": "2024-05-01T10:00:00Z", "name": "Ana", "conversation": "c1"}
     {"type": "question", "text": "…", "evidence": ["t1"], "category": "fact",
      "asked_at": "2024-06-01T09:00:00Z", "conversation": "c1"}
+    {"type": "forget", "about": "…", "at": "2024-05-20T09:00:00Z", "conversation": "c1"}
 
 `name`, `conversation`, `category` and `asked_at` may be left out, and a question may have
 `evidence_sessions` where only the sessions are known. Turns stand in the order they were said. A
-turn of role tool may have `function` and `arguments`, a question `answer`, `answer_words`, `rubric`
-and `language`. A question with `"evidence": []` has no answer in the conversation.
+turn of role tool may have `function` and `arguments`, a question `answer`, `answer_words`,
+`answer_dates`, `forbidden_words`, `rubric` and `language`. A question with `"evidence": []` has no
+answer in the conversation. `forget` is what the user had forgotten.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from ..domain.episode import check_time
 from ..domain.errors import InvalidInput
 from . import fields
-from .conversation import UNANSWERABLE, BenchTurn, Conversation, Question
+from .conversation import UNANSWERABLE, BenchTurn, Conversation, Forgotten, Question
 
 _ROLES = ("user", "assistant", "system", "tool")
 
@@ -30,6 +33,7 @@ def read(files: Mapping[str, str], left_out: Counter[str]) -> list[Conversation]
     """Read the texts of files by name, as if they were one."""
     turns: dict[str, list[BenchTurn]] = {}
     asked: dict[str, list[tuple[str, Any]]] = {}
+    forgotten: dict[str, list[Forgotten]] = {}
     for where, line in _lines(files):
         record = fields.parse(line, where)
         kind = fields.field(record, "type", str, where)
@@ -38,12 +42,19 @@ def read(files: Mapping[str, str], left_out: Counter[str]) -> list[Conversation]
             turns.setdefault(conversation, []).append(_turn(record, where))
         elif kind == "question":
             asked.setdefault(conversation, []).append((where, record))
+        elif kind == "forget":
+            forgotten.setdefault(conversation, []).append(_forgotten(record, where))
         else:
-            raise InvalidInput("data", f"{where}: the type must be 'turn' or 'question'")
-    for name in asked.keys() - turns.keys():
+            raise InvalidInput("data", f"{where}: the type must be 'turn', 'question' or 'forget'")
+    for name in (asked | forgotten).keys() - turns.keys():
         raise InvalidInput("data", f"conversation {name!r} must have turns, not only questions")
+    found = {
+        name: _conversation(name, said, asked.get(name, []), left_out)
+        for name, said in turns.items()
+    }
     return [
-        _conversation(name, said, asked.get(name, []), left_out) for name, said in turns.items()
+        replace(conversation, forgotten=tuple(forgotten.get(name, ())))
+        for name, conversation in found.items()
     ]
 
 
@@ -70,6 +81,13 @@ def _turn(record: Mapping[str, Any], where: str) -> BenchTurn:
         name=None if name is None else str(name),
         function=_function(record, role, where),
         arguments=record.get("arguments"),
+    )
+
+
+def _forgotten(record: Mapping[str, Any], where: str) -> Forgotten:
+    return Forgotten(
+        about=fields.field(record, "about", str, where),
+        at=_time(fields.field(record, "at", str, where), where),
     )
 
 
@@ -133,6 +151,8 @@ def _question(
         asked_at=None if when is None else _time(str(when), where),
         answer=fields.optional_text(record, "answer", where),
         answer_words=fields.texts(record, "answer_words", where),
+        answer_dates=fields.dates(record, "answer_dates", where),
+        forbidden_words=fields.texts(record, "forbidden_words", where),
         rubric=fields.texts(record, "rubric", where),
         language=fields.optional_text(record, "language", where),
     )

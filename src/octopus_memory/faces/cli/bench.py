@@ -197,7 +197,7 @@ def context(
     _make_folders(cache=cache, out=out)
     asked = _load(dataset, data, categories, limit_conversations, user_turns_only, captions)
     embedder = shared_embedder(cache)
-    made = make_context_systems(_split(systems), embedder)
+    made = make_context_systems(_split(systems), embedder, dated=asked.asks_for_dates)
     with _watched(count_asked(asked) * len(made)) as progress:
         run = run_context(asked, made, budgets=wanted, embedder=embedder, progress=progress)
     _write(run, out)
