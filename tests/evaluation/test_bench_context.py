@@ -434,3 +434,63 @@ def test_the_command_prints_json(command, data: Path):
 def test_budgets_that_are_no_numbers_are_refused(command, data: Path, budgets: str):
     with pytest.raises(InvalidInput, match="budgets"):
         command("--data", str(data), "--budgets", budgets)
+
+
+class Notes:
+    """Gives everything that was said, without the lines that were to be forgotten."""
+
+    name = "notes"
+
+    def load(self, turns: Sequence[BenchTurn]) -> None:
+        self.lines = [turn.text for turn in turns]
+        self.wishes: list[tuple[str, datetime]] = []
+
+    def forget(self, about: str, at: datetime) -> None:
+        self.wishes.append((about, at))
+        self.lines = [text for text in self.lines if about not in text]
+
+    def blocks(self, query: str, asked_at: datetime, budgets: Sequence[int]) -> list[str]:
+        return ["\n".join(self.lines) for _ in budgets]
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_system_forgets_what_the_user_had_forgotten(tmp_path: Path) -> None:
+    file = tmp_path / "ana.jsonl"
+    file.write_text(
+        "\n".join(
+            json.dumps(line)
+            for line in (
+                *_said("ana"),
+                {"type": "forget", "conversation": "ana", "about": "rent",
+                 "at": "2024-05-20T10:00:00Z"},
+                {"type": "question", "conversation": "ana", "text": "What about the flat?",
+                 "category": "forget", "evidence": ["ana-1-0"], "answer_words": ["bees"],
+                 "forbidden_words": ["ninety"]},
+                {"type": "question", "conversation": "ana", "text": "And the rent?",
+                 "category": "gone", "evidence": [], "forbidden_words": ["ninety"]},
+            )
+        )
+    )  # fmt: skip
+    dataset = load_dataset("jsonl", file)
+    embedder = SharedEmbedder(HashingEmbedder())
+    notes = Notes()
+    run = run_context(dataset, [notes, *make_context_systems(["whole"], embedder)], budgets=[400])
+    forgets, keeps = run.systems
+    assert notes.wishes == [("rent", datetime(2024, 5, 20, 10, tzinfo=UTC))]
+    assert [forgets.estimate("complete", 400, category=c).mean for c in ("forget", "gone")] == [
+        1,
+        1,
+    ]
+    assert [keeps.estimate("complete", 400, category=c).mean for c in ("forget", "gone")] == [0, 0]
+    assert "## Whole answers in the block" in context_markdown(run)
+
+
+def test_packed_lines_have_dates_where_they_are_asked_for(dataset: Dataset) -> None:
+    embedder = SharedEmbedder(HashingEmbedder())
+    for dated, begins in ((False, "Ana: "), (True, "[2024-05-01] Ana: ")):
+        [recent] = make_context_systems(["recent"], embedder, dated=dated)
+        [ana] = (found for found in dataset.conversations if found.id == "ana")
+        recent.load(ana.turns[:1])
+        assert recent.blocks("?", datetime(2024, 6, 1, tzinfo=UTC), [100])[0].startswith(begins)

@@ -209,6 +209,25 @@ def test_jsonl_questions_may_have_answers_and_a_language(tmp_path: Path):
     assert found.languages == ["de"]
 
 
+def test_jsonl_says_what_was_forgotten_and_what_must_not_stand_there(tmp_path: Path):
+    turn = {"type": "turn", "session": "s", "id": "t", "role": "user", "text": "Hi.",
+            "at": "2024-05-01T10:00:00Z"}  # fmt: skip
+    forget = {"type": "forget", "about": "the loan", "at": "2024-05-02T10:00:00Z"}
+    asked = {"type": "question", "text": "?", "evidence": ["t"], "rubric": ["one", "two"],
+             "answer_dates": ["2024-05-01"], "forbidden_words": ["loan"]}  # fmt: skip
+    file = tmp_path / "mine.jsonl"
+    file.write_text("\n".join(map(json.dumps, (turn, forget, asked))))
+    [found] = load_dataset("jsonl", file).conversations
+    assert [(wish.about, wish.at.day) for wish in found.forgotten] == [("the loan", 2)]
+    [question] = found.questions
+    assert question.rubric == ("one", "two")
+    assert [day.isoformat() for day in question.answer_dates] == ["2024-05-01"]
+    assert question.forbidden_words == ("loan",)
+    file.write_text("\n".join(map(json.dumps, (turn, asked | {"answer_dates": ["1 May"]}))))
+    with pytest.raises(InvalidInput, match="'answer_dates' must be days"):
+        load_dataset("jsonl", file)
+
+
 def test_questions_with_no_evidence_by_intent_are_kept_apart(tmp_path: Path):
     none = _line(type="question", text="thanks!", evidence=[], category="small-talk")
     gone = _line(type="question", text="Which?", evidence=[], evidence_sessions=["s9"])

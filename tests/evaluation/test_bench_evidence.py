@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
 
@@ -14,6 +14,7 @@ from octopus_memory.evaluation.evidence import (
     Rarity,
     answer_sentences,
     grams,
+    is_complete,
     measure_block,
     words,
 )
@@ -186,3 +187,45 @@ def test_a_figure_that_does_not_apply_is_left_out():
     turns = {"t1": _turn("t1", SAID)}
     assert measure_block(SAID, _question("t1"), turns, rarity) == {"evidence": (1,)}
     assert measure_block(SAID, _question(), turns, rarity) == {}
+
+
+@pytest.mark.parametrize(
+    ("block", "there"),
+    [
+        ("Date: 2024-03-02", True),
+        ("Date: 2024-03-12", False),
+        ("on 2 March we went", True),
+        ("March 2nd, 2024", True),
+        ("Mar 2", True),
+        ("the 2nd of March", True),
+        ("am 2. März", True),
+        ("am 2.3. und", True),
+        ("02.03.2024", True),
+        ("le 2 mars", True),
+        ("el 2 de marzo", True),
+        ("3月2日", True),
+        ("13月2日", False),
+        ("12 March", False),
+        ("March 20", False),
+        ("2024-03-20", False),
+        ("version 1.2.3", False),
+        ("in March", False),
+    ],
+)
+def test_a_day_is_found_as_people_write_it(block: str, there: bool):
+    assert BlockText(block).holds_date(date(2024, 3, 2)) is there
+
+
+def test_an_answer_is_whole_with_every_word_and_day_and_nothing_forbidden():
+    asked = _question(
+        "t",
+        answer_words=("green door", "key"),
+        answer_dates=(date(2024, 5, 1),),
+        forbidden_words=("alarm code",),
+    )
+    assert is_complete(f"2024-05-01: {SAID}", asked)
+    assert not is_complete(SAID, asked)
+    assert not is_complete("2024-05-01: the green door", asked)
+    assert not is_complete(f"2024-05-01: {SAID} The alarm code is 7.", asked)
+    assert is_complete("anything", _question("t")) is None
+    assert is_complete("anything", _question(forbidden_words=("alarm",)))

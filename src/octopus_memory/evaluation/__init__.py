@@ -9,6 +9,7 @@ from .context import BUDGETS, ContextRun, SystemContext, count_asked, run_contex
 from .context_report import context_json, context_markdown
 from .datasets import BenchTurn, Conversation, Dataset, Format, Question, load_dataset
 from .embedding import SharedEmbedder
+from .models import answer_all, judge_all
 from .octopus import OctopusSystem
 from .relevance import RelevanceRun, run_relevance
 from .report import (
@@ -19,13 +20,23 @@ from .report import (
     write_report,
 )
 from .run import RecallRun, SystemRun, run_recall
-from .sheets import Answer, JudgeSheet, Planted, judge_sheet, read_records, write_sheets
+from .sheets import (
+    MEMORIES,
+    Answer,
+    JudgeSheet,
+    Planted,
+    judge_sheet,
+    look_up,
+    read_records,
+    write_sheets,
+)
 from .suite import SYSTEMS, make_systems, shared_embedder
 from .systems import Hit, RecallSystem
 
 __all__ = [
     "BUDGETS",
     "CONTEXT_SYSTEMS",
+    "MEMORIES",
     "SYSTEMS",
     "Answer",
     "AnswerRun",
@@ -49,14 +60,17 @@ __all__ = [
     "SharedEmbedder",
     "SystemContext",
     "SystemRun",
+    "answer_all",
     "answers_json",
     "answers_markdown",
     "context_json",
     "context_markdown",
     "count_asked",
     "describe",
+    "judge_all",
     "judge_sheet",
     "load_dataset",
+    "look_up",
     "make_context_systems",
     "make_records",
     "make_systems",

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from ..domain.errors import InvalidInput
@@ -24,6 +25,9 @@ DEFAULT_BUDGET = "default"
 
 _ID_BITS = 40
 
+_Context = tuple[str, Path | None]
+"""The text, and the memory that the reader may search."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
@@ -34,6 +38,8 @@ class Given:
     """In tokens; None for the whole history."""
     tokens: int
     seconds: float
+    lookups: int = 0
+    """How often the reader searched the memory."""
 
     @property
     def name(self) -> str:
@@ -50,12 +56,15 @@ class Record:
     question: str
     """With the day on which it is asked."""
     context: str
+    asked_at: datetime
     conversation: str
     category: str
     language: str | None
     gold: str | None
     rubric: tuple[str, ...]
     given: tuple[Given, ...]
+    memory: str | None = None
+    """File that the reader may search, under `key/memories`; None for a record without the tool."""
 
 
 def parse_budgets(given: Iterable[str]) -> tuple[int, ...]:
@@ -118,20 +127,21 @@ def make_records(
     try:
         for conversation in dataset.conversations:
             asked = [*conversation.questions, *conversation.unanswerable]
-            given: dict[int, dict[str, list[Given]]] = defaultdict(lambda: defaultdict(list))
+            given: dict[int, dict[_Context, list[Given]]] = defaultdict(lambda: defaultdict(list))
             for system in systems if asked else ():
                 load(system, conversation)
                 for place, question in enumerate(asked):
                     at = conversation.asked_at(question)
                     for text, one in _contexts(system, question.text, at, budgets, embedder):
-                        given[place][text].append(one)
+                        memory: Path | None = getattr(system, "memory", None)
+                        given[place][text, memory].append(one)
                     done += 1
                     if progress is not None:
                         progress(system.name, done, total)
             drafts += [
-                _record(conversation, question, text, by)
+                _record(conversation, question, context, by)
                 for place, question in enumerate(asked)
-                for text, by in given[place].items()
+                for context, by in given[place].items()
             ]
     finally:
         for system in systems:
@@ -193,19 +203,22 @@ def _contexts(
 
 
 def _record(
-    conversation: Conversation, question: Question, context: str, given: Sequence[Given]
+    conversation: Conversation, question: Question, context: _Context, given: Sequence[Given]
 ) -> Record:
     at = conversation.asked_at(question)
+    text, memory = context
     return Record(
         id="",
         question=f"(asked on {at:%A}, {at.day} {at:%B %Y}) {' '.join(question.text.split())}",
-        context=context,
+        context=text,
+        asked_at=at,
         conversation=conversation.id,
         category=question.category,
         language=question.language,
         gold=question.answer,
         rubric=question.rubric,
         given=tuple(given),
+        memory=None if memory is None else memory.name,
     )
 
 

@@ -15,8 +15,8 @@ from .sheets import Answer, JudgeSheet, Planted, Verdict, quote_stands, read_run
 _NOTE = (
     "In per cent of the questions, each counting the same, with 95 % bootstrap intervals over "
     "questions. Tokens are those of the context, counted at four characters each for every system "
-    "alike; time is what making the context took, with the encoding of the question. A system's "
-    "number is its budget in tokens."
+    "alike; time is what making the context took, with the encoding of the question and what the "
+    "reader looked up. A system's number is its budget in tokens."
 )
 
 
@@ -115,7 +115,15 @@ def read_answer_run(folder: Path, sheet: JudgeSheet) -> AnswerRun | None:
 def answers_markdown(run: AnswerRun) -> str:
     """Return the tables, overall and by category."""
     lines = ["# Answers", "", *_facts(run), "", _NOTE, "", "## Overall", ""]
-    header = ["", "right", "right or partly", "tokens", "milliseconds", "quotes not found"]
+    header = [
+        "",
+        "right",
+        "right or partly",
+        "tokens",
+        "milliseconds",
+        "lookups",
+        "quotes not found",
+    ]
     lines += [*table(header, [_row(run, name) for name in run.systems]), ""]
     first, *others = run.systems
     if others:
@@ -192,8 +200,14 @@ def _row(run: AnswerRun, name: str) -> list[str]:
         cell(run.right_or_partly(name)),
         f"{tokens.mean:,.0f}" if tokens else "–",
         f"{seconds.mean * 1000:,.0f}" if seconds else "–",
+        _lookups(run, name),
         str(quotes.count(False)),
     ]
+
+
+def _lookups(run: AnswerRun, name: str) -> str:
+    found = [one.lookups for judged, one in run.of(name) if judged.record.memory is not None]
+    return f"{sum(found) / len(found):.1f}" if found else "–"
 
 
 def _labelled(run: AnswerRun, row: list[str]) -> list[str]:
@@ -226,8 +240,9 @@ def _figures(run: AnswerRun, name: str, category: str | None = None) -> dict[str
 
 def _record(judged: Judged) -> dict[str, Any]:
     record = asdict(judged.record)
-    del record["context"]
+    del record["context"], record["memory"]
     return record | {
+        "asked_at": judged.record.asked_at.isoformat(),
         "answer": judged.answer.text,
         "quote": judged.answer.quote,
         "quote_found": judged.quote_found,

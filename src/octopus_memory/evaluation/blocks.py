@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -49,17 +50,27 @@ class ContextSystem(Protocol):
 
 
 def make_context_systems(
-    names: Sequence[str], embedder: SharedEmbedder, *, dated: bool = False
+    names: Sequence[str],
+    embedder: SharedEmbedder,
+    *,
+    dated: bool = False,
+    memories: Path | None = None,
 ) -> list[ContextSystem]:
     """Make systems by name. Those that use the product share one memory, loaded once.
 
     With `dated` the lines of packed turns begin with their date, as the product's block has dates.
+    With `memories`, a folder for the memories that it searches, "octopus+recall" is a system, too.
 
     :raises InvalidInput: for a name that is none of `CONTEXT_SYSTEMS`
     """
     memory = _LoadedMemory(embedder)
     show = dated_line if dated else line
-    return [_system(name, embedder, memory, show) for name in names]
+    return [
+        OctopusRecall(embedder, memories)
+        if memories is not None and name == OctopusRecall.name
+        else _system(name, embedder, memory, show)
+        for name in names
+    ]
 
 
 def load(system: ContextSystem, conversation: Conversation) -> None:
@@ -68,9 +79,10 @@ def load(system: ContextSystem, conversation: Conversation) -> None:
     A system without a method `forget` keeps everything.
     """
     system.load(conversation.turns)
-    forget = getattr(system, "forget", None)
-    for wish in conversation.forgotten if forget else ():
-        forget(wish.about, wish.at)
+    forget: Callable[[str, datetime], None] | None = getattr(system, "forget", None)
+    if forget is not None:
+        for wish in conversation.forgotten:
+            forget(wish.about, wish.at)
 
 
 def pack(turns: Iterable[BenchTurn], budget: int, show: Line | None = None) -> str:
@@ -142,6 +154,40 @@ class OctopusBlocks:
 
     def close(self) -> None:
         self._memory.close()
+
+
+class OctopusRecall:
+    """The product's own block, and its recall as a tool that the reader may call.
+
+    Each conversation is kept in a file of `folder`, because the reader calls the tool later.
+    """
+
+    name = "octopus+recall"
+
+    def __init__(self, embedder: SharedEmbedder, folder: Path) -> None:
+        self.memory: Path | None = None
+        """File of the conversation that is loaded."""
+        self._embedder = embedder
+        self._folder = folder
+        self._octopus = OctopusSystem(embedder)
+        self._loaded = 0
+
+    def load(self, turns: Sequence[BenchTurn]) -> None:
+        self.close()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._loaded += 1
+        self.memory = self._folder / f"{self._loaded}.db"
+        self._octopus = OctopusSystem(self._embedder, file=self.memory)
+        self._octopus.add(turns)
+
+    def forget(self, about: str, at: datetime) -> None:
+        self._octopus.forget(about, at)
+
+    def blocks(self, query: str, asked_at: datetime, budgets: Sequence[int]) -> list[str]:
+        return [self._octopus.context(query, asked_at, budget) for budget in budgets]
+
+    def close(self) -> None:
+        self._octopus.reset()
 
 
 class PackedTurns:

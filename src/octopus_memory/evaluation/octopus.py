@@ -18,6 +18,8 @@ from .systems import Hit, by_session
 
 _SESSIONS = 5
 """Number of sessions to ask for. The metrics look at the first five."""
+_FOUND = 10
+"""Number of turns that a recall tool answers with."""
 _ARCHIVED_AFTER = timedelta(minutes=1)
 
 
@@ -32,16 +34,19 @@ class _SetClock:
 
 
 class OctopusSystem:
-    """A memory in a temporary file, created for each conversation.
+    """A memory in a temporary file, created for each conversation, or in a `file` that is kept.
 
     With `archived` every session is archived before the first question: what is left to be found
     are summaries and key facts.
     """
 
-    def __init__(self, embedder: SharedEmbedder, *, archived: bool = False) -> None:
+    def __init__(
+        self, embedder: SharedEmbedder, *, archived: bool = False, file: Path | None = None
+    ) -> None:
         self.name = "octopus, archived" if archived else "octopus"
         self._embedder = embedder
         self._archived = archived
+        self._file = file
         self._clock = _SetClock()
         self._folder: TemporaryDirectory[str] | None = None
         self._memory: EpisodicMemory | None = None
@@ -96,6 +101,12 @@ class OctopusSystem:
             for found in self._scope().recall_turns(query, limit=limit, min_score=0)
         ]
 
+    def lookup(self, query: str, asked_at: datetime) -> str:
+        """Return what a recall tool answers a model: the best turns with date and speaker."""
+        self._clock.time = asked_at
+        hits = self._scope().recall_turns(query, limit=_FOUND)
+        return "\n".join(f"{hit.at:%Y-%m-%d} {hit.name or hit.role}: {hit.text}" for hit in hits)
+
     def forget(self, about: str, at: datetime) -> None:
         """Forget what this is about, as a user who confirms a preview that is clear."""
         self._clock.time = at
@@ -127,9 +138,8 @@ class OctopusSystem:
 
     def _open(self) -> EpisodicMemory:
         if self._memory is None:
-            self._folder = TemporaryDirectory(prefix="octopus-bench-")
             self._memory = EpisodicMemory.open(
-                Path(self._folder.name, "bench.db"),
+                self._file or self._temporary_file(),
                 embedder=self._embedder,
                 counter=ApproximateCounter(),
                 config=self._config(),
@@ -137,3 +147,7 @@ class OctopusSystem:
                 background=False,
             )
         return self._memory
+
+    def _temporary_file(self) -> Path:
+        self._folder = TemporaryDirectory(prefix="octopus-bench-")
+        return Path(self._folder.name, "bench.db")

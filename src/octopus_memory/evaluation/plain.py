@@ -34,7 +34,7 @@ def read(files: Mapping[str, str], left_out: Counter[str]) -> list[Conversation]
     turns: dict[str, list[BenchTurn]] = {}
     asked: dict[str, list[tuple[str, Any]]] = {}
     forgotten: dict[str, list[Forgotten]] = {}
-    for where, line in _lines(files):
+    for where, line in lines(files):
         record = fields.parse(line, where)
         kind = fields.field(record, "type", str, where)
         conversation = str(record.get("conversation", "1"))
@@ -58,7 +58,7 @@ def read(files: Mapping[str, str], left_out: Counter[str]) -> list[Conversation]
     ]
 
 
-def _lines(files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def lines(files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield each line that is not blank, with its place. Several files are named."""
     for name, text in files.items():
         # Not splitlines(), because JSON allows U+2028 and other separators inside a text.
@@ -123,12 +123,12 @@ def _conversation(
         left_out["evidence ids that name no turn"] += len(named - turns_of_it)
         sessions = fields.names(record, "evidence_sessions", where) & there
         sessions |= {session_of[turn] for turn in turns_of_it}
-        question = _question(record, where, turns_of_it, sessions)
+        asked_here = question(record, where, turns_of_it, sessions)
         if sessions:
-            found.append(question)
+            found.append(asked_here)
         elif record.get("evidence") == [] and not record.get("evidence_sessions"):
             left_out[UNANSWERABLE] += 1
-            unanswerable.append(question)
+            unanswerable.append(asked_here)
         else:
             left_out["questions without evidence"] += 1
     return Conversation(
@@ -139,9 +139,13 @@ def _conversation(
     )
 
 
-def _question(
-    record: Mapping[str, Any], where: str, turns: frozenset[str], sessions: frozenset[str]
+def question(
+    record: Mapping[str, Any],
+    where: str,
+    turns: frozenset[str] = frozenset(),
+    sessions: frozenset[str] = frozenset(),
 ) -> Question:
+    """Return the question of a record, with the evidence that was found for it."""
     when = record.get("asked_at")
     return Question(
         text=fields.field(record, "text", str, where),

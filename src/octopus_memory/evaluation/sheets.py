@@ -13,10 +13,12 @@ from __future__ import annotations
 import json
 import random
 import re
+import time
 import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -24,7 +26,10 @@ from typing import Any, Literal, cast, get_args
 from ..domain.errors import InvalidInput
 from . import fields
 from .answers import Given, Record, opaque_ids
+from .blocks import count_tokens
+from .embedding import SharedEmbedder
 from .layout import counted
+from .octopus import OctopusSystem
 
 Verdict = Literal["right", "partly", "wrong"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -32,7 +37,15 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 _RECORDS = Path("key", "records.jsonl")
 _PLANTED = Path("key", "planted.jsonl")
 _RUN = Path("key", "run.json")
+_LOOKUPS = Path("key", "lookups.jsonl")
+MEMORIES = Path("key", "memories")
+"""Where the memories stand that a reader may search."""
+MOST_LOOKUPS = 5
+"""How often a reader may search for one record."""
 _CONTEXT = "\n\ncontext:\n"
+_READ_AS_THEY_ARE = (
+    "id", "question", "conversation", "category", "language", "gold", "memory",
+)  # fmt: skip
 _SHOWN_IDS = 5
 _SPLIT = re.compile(r"\s*(?:…|\.{3,}|\n)\s*")
 _NOT_WORD = re.compile(r"[\W_]+")
@@ -102,12 +115,14 @@ def write_sheets(folder: Path, records: Sequence[Record], run: Mapping[str, Any]
     for record in records:
         (folder / "reader" / f"{record.id}.txt").write_text(_sheet(record), encoding="utf-8")
     _write_lines(folder / _RECORDS, map(_key, records))
-    (folder / _RUN).write_text(json.dumps(run, indent=1, ensure_ascii=False), encoding="utf-8")
+    _write_run(folder, run)
 
 
 _HOW = {
     "reader": "Read one file of `reader/` at a time, without any other in view, and write a line "
-    "with its id into a file of `answers/`:",
+    "with its id into a file of `answers/`. Where a sheet has a line `lookups: 5`, you may search "
+    'the memory up to five times with `octopus bench lookup FOLDER ID "what to look for"`, which '
+    "prints what is found:",
     "judge": "Judge each line of `judge.jsonl` by itself, and write a line with its id into a file "
     "of `verdicts/`:",
 }
@@ -119,25 +134,66 @@ def read_run(folder: Path) -> dict[str, Any]:
     return cast(dict[str, Any], found)
 
 
+def note_run(folder: Path, **facts: str) -> None:
+    """Add facts to what is known about the run, such as its reader."""
+    _write_run(folder, read_run(folder) | facts)
+
+
 def read_records(folder: Path) -> list[Record]:
     """Return the records with the contexts that the readers saw.
 
     :raises InvalidInput: when the folder has no sheets
     """
-    return [
-        Record(
-            id=line["id"],
-            question=line["question"],
-            context=_text(folder / "reader" / f"{line['id']}.txt").partition(_CONTEXT)[2],
-            conversation=line["conversation"],
-            category=line["category"],
-            language=line["language"],
-            gold=line["gold"],
-            rubric=tuple(line["rubric"]),
-            given=tuple(Given(**one) for one in line["given"]),
-        )
-        for _, line in _lines(folder / _RECORDS)
-    ]
+    costs: dict[str, list[float]] = defaultdict(list)
+    for _, line in _lines(folder / _LOOKUPS) if (folder / _LOOKUPS).exists() else ():
+        costs[line["id"]].append(line["seconds"])
+    return [_record(folder, line, costs[line["id"]]) for _, line in _lines(folder / _RECORDS)]
+
+
+def _record(folder: Path, line: Mapping[str, Any], lookups: Sequence[float]) -> Record:
+    context = _text(folder / "reader" / f"{line['id']}.txt").partition(_CONTEXT)[2]
+    given = [Given(**one) for one in line["given"]]
+    if line["memory"] is not None:
+        given = [
+            replace(
+                one,
+                tokens=count_tokens(context),
+                seconds=one.seconds + sum(lookups),
+                lookups=len(lookups),
+            )
+            for one in given
+        ]
+    read = {key: line[key] for key in _READ_AS_THEY_ARE}
+    return Record(
+        **read,
+        context=context,
+        asked_at=datetime.fromisoformat(line["asked_at"]),
+        rubric=tuple(line["rubric"]),
+        given=tuple(given),
+    )
+
+
+def look_up(folder: Path, record: Record, query: str, embedder: SharedEmbedder) -> str:
+    """Search the memory of a record for its reader, and add what is found to its context.
+
+    :raises InvalidInput: for a record without the tool, or after `MOST_LOOKUPS`
+    """
+    if record.memory is None:
+        raise InvalidInput("id", "must name a record whose sheet has a line of lookups")
+    done = [line for _, line in _lines(folder / _LOOKUPS)] if (folder / _LOOKUPS).exists() else []
+    if sum(line["id"] == record.id for line in done) >= MOST_LOOKUPS:
+        raise InvalidInput("id", f"must not be looked up more than {MOST_LOOKUPS} times")
+    octopus = OctopusSystem(embedder, file=folder / MEMORIES / record.memory)
+    started = time.perf_counter()
+    try:
+        found = octopus.lookup(query, record.asked_at) or "nothing found"
+    finally:
+        octopus.reset()
+    seconds = time.perf_counter() - started
+    with (folder / "reader" / f"{record.id}.txt").open("a", encoding="utf-8") as file:
+        file.write(f"\n\nrecalled for {query!r}:\n{found}")
+    _append(folder / _LOOKUPS, {"id": record.id, "query": query, "seconds": seconds})
+    return found
 
 
 def read_answers(folder: Path, records: Sequence[Record]) -> dict[str, Answer]:
@@ -177,6 +233,16 @@ def read_verdicts(folder: Path, sheet: Collection[str]) -> dict[str, Verdict]:
     return found
 
 
+def answered_ids(folder: Path) -> set[str]:
+    """Return the ids that have an answer so far."""
+    return {line["id"] for _, line in _all_lines(folder / "answers")}
+
+
+def judged_ids(folder: Path) -> set[str]:
+    """Return the ids that have a verdict so far."""
+    return {line["id"] for _, line in _all_lines(folder / "verdicts")}
+
+
 def quote_stands(quote: str, context: str) -> bool | None:
     """Tell whether each part of a quote stands in the context; None for an empty quote.
 
@@ -212,8 +278,7 @@ def judge_sheet(folder: Path, *, planted: int = 0, seed: int = 0) -> JudgeSheet:
 
 def append_line(folder: Path, kind: Literal["answers", "verdicts"], line: object) -> None:
     """Add what a model said, at once, so that a run that is stopped can go on."""
-    with (folder / kind / "model.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    _append(folder / kind / "model.jsonl", line)
 
 
 def _planted(
@@ -261,12 +326,13 @@ def _to_judge(record: Record, name: str, answer: str) -> dict[str, Any]:
 
 
 def _sheet(record: Record) -> str:
-    return f"id: {record.id}\n\nquestion: {record.question}{_CONTEXT}{record.context}"
+    tool = "" if record.memory is None else f"\nlookups: {MOST_LOOKUPS}"
+    return f"id: {record.id}{tool}\n\nquestion: {record.question}{_CONTEXT}{record.context}"
 
 
 def _key(record: Record) -> dict[str, Any]:
     """Return everything but the context, which the reader's file holds."""
-    line = asdict(record)
+    line = asdict(record) | {"asked_at": record.asked_at.isoformat()}
     del line["context"]
     return line
 
@@ -313,6 +379,15 @@ def _text(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except OSError as error:
         raise InvalidInput("read", f"cannot read {file}: {error.strerror}") from error
+
+
+def _write_run(folder: Path, run: Mapping[str, Any]) -> None:
+    (folder / _RUN).write_text(json.dumps(run, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def _append(file: Path, line: object) -> None:
+    with file.open("a", encoding="utf-8") as opened:
+        opened.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 def _write_lines(file: Path, lines: Iterable[object]) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...domain.errors import InvalidInput, MissingExtra
+from ..actor import actor_of
+from .database import open_existing
 from .json_output import print_json
-from .options import AsJson
+from .options import Agent, AsJson, Db, Tenant, User
 from .progress import bar
 
 if TYPE_CHECKING:
@@ -210,12 +212,31 @@ def context(
 @bench.command()
 def answers(
     *,
-    dataset: Form = "",
+    dataset: Annotated[
+        str,
+        typer.Option(
+            "--dataset",
+            metavar="FORMAT",
+            help="Format of the file: locomo, longmemeval or jsonl; memory for --db.",
+            show_default=False,
+        ),
+    ] = "",
     data: Annotated[
-        Path | None, typer.Option("--data", metavar="FILE", help="The data file or folder.")
+        Path | None,
+        typer.Option("--data", metavar="FILE", help="The data file or folder.", show_default=False),
+    ] = None,
+    questions_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Questions about your own memory, JSON Lines.", show_default=False
+        ),
     ] = None,
     systems: Annotated[
-        str, typer.Option(metavar="A,B", help=f"Which systems, of {_OF_BLOCKS.replace(',', ', ')}.")
+        str,
+        typer.Option(
+            metavar="A,B",
+            help=f"Which systems, of {_OF_BLOCKS.replace(',', ', ')}, octopus+recall.",
+        ),
     ] = "octopus,dense,recent,whole",
     budgets: Annotated[
         str,
@@ -237,29 +258,71 @@ def answers(
     read: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR",
-            help="Read the answers that were put here; once they are judged, make the figures.",
-            show_default=False,
+            metavar="DIR", help="Go on with the sheets that were written here.", show_default=False
         ),
     ] = None,
+    model: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Model that reads and answers.", show_default=False),
+    ] = "",
+    judge_model: Annotated[
+        str, typer.Option(metavar="NAME", help="Model that judges.", show_default=False)
+    ] = "",
     planted: Annotated[
         int, typer.Option(min=0, help="Wrong answers to plant in the judge's sheet.")
     ] = 0,
     cache: Cache = None,
     out: Out = None,
+    db: Db = None,
+    tenant: Tenant = "default",
+    agent: Agent = "default",
+    user: User = "me",
     as_json: AsJson = False,
 ) -> None:
-    """Measure answers that a reader gives from the context alone, judged blindly."""
+    """Measure answers that a reader gives from the context alone, judged blindly.
+
+    Readers and judges are models behind the endpoint of the settings (in the environment
+    OCTOPUS_OPENAI_BASE_URL and OCTOPUS_OPENAI_API_KEY), or anybody who fills in the sheets.
+    """
+    from ...evaluation import own_memory
+
     if (write is None) == (read is None):
         raise InvalidInput("write", "or read must be given, and not both")
     _make_folders(cache=cache, write=write, out=out)
     if write is not None:
-        if data is None:
+        if dataset == own_memory.NAME:
+            if questions_file is None:
+                raise InvalidInput("questions_file", "must be given for a memory of your own")
+            with open_existing(db) as memory:
+                scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor_of("cli"))
+                asked = own_memory.read_memory(scope, questions_file)
+        elif data is None:
             raise InvalidInput("data", "must be given with write")
-        asked = _load(dataset, data, categories, limit_conversations, user_turns_only, captions)
+        else:
+            asked = _load(dataset, data, categories, limit_conversations, user_turns_only, captions)
         _write_sheets(asked, write, systems, budgets, questions, seed, cache)
-    elif read is not None:
-        _read_sheets(read, planted, seed, out or read, as_json=as_json)
+    folder = write or read
+    assert folder is not None
+    if model:
+        _answer_sheets(folder, model, cache)
+    if read is not None or model:
+        _read_sheets(folder, planted, seed, out or folder, judge_model, as_json=as_json)
+
+
+@bench.command()
+def lookup(
+    folder: Annotated[Path, typer.Argument(help="The folder of the sheets.")],
+    record: Annotated[str, typer.Argument(metavar="ID", help="The id on the sheet.")],
+    query: Annotated[str, typer.Argument(help="What to look for.")],
+    cache: Cache = None,
+) -> None:
+    """Search the memory of a sheet, as the recall tool of a model does."""
+    from ...evaluation import look_up, read_records, shared_embedder
+
+    found = next((one for one in read_records(folder) if one.id == record), None)
+    if found is None:
+        raise InvalidInput("id", f"must be the id of a sheet in {folder / 'reader'}")
+    typer.echo(look_up(folder, found, query, shared_embedder(cache)))
 
 
 def _write_sheets(
@@ -272,6 +335,7 @@ def _write_sheets(
     cache: Path | None,
 ) -> None:
     from ...evaluation import (
+        MEMORIES,
         describe,
         make_context_systems,
         make_records,
@@ -284,17 +348,42 @@ def _write_sheets(
     wanted = parse_budgets(_split(budgets))
     drawn = sample(asked, questions, seed)
     embedder = shared_embedder(cache)
-    made = make_context_systems(_split(systems), embedder, dated=True)
+    made = make_context_systems(_split(systems), embedder, dated=True, memories=folder / MEMORIES)
     with _watched((drawn.questions + drawn.unanswerable) * len(made)) as progress:
         records = make_records(
             drawn, made, budgets=wanted, seed=seed, embedder=embedder, progress=progress
         )
     write_sheets(folder, records, describe(drawn, made, embedder))
-    typer.echo(f"{len(records)} records in {folder / 'reader'}; READER.md says how to answer them")
+    typer.echo(
+        f"{len(records)} records in {folder / 'reader'}; READER.md says how to answer them",
+        err=True,
+    )
 
 
-def _read_sheets(folder: Path, planted: int, seed: int, out: Path, *, as_json: bool) -> None:
-    from ...evaluation import answers_json, answers_markdown, judge_sheet, read_answer_run
+def _answer_sheets(folder: Path, model: str, cache: Path | None) -> None:
+    from ...evaluation import answer_all, read_records, shared_embedder
+    from ...evaluation.models import ChatModel
+    from ...settings import load
+
+    with (
+        closing(ChatModel(model, load())) as reader,
+        _counted("answering", len(read_records(folder))) as told,
+    ):
+        answer_all(folder, reader, shared_embedder(cache), told)
+
+
+def _read_sheets(
+    folder: Path, planted: int, seed: int, out: Path, judge_model: str, *, as_json: bool
+) -> None:
+    from ...evaluation import (
+        answers_json,
+        answers_markdown,
+        judge_all,
+        judge_sheet,
+        read_answer_run,
+    )
+    from ...evaluation.models import ChatModel
+    from ...settings import load
 
     sheet = judge_sheet(folder, planted=planted, seed=seed)
     typer.echo(
@@ -303,6 +392,12 @@ def _read_sheets(folder: Path, planted: int, seed: int, out: Path, *, as_json: b
         + "".join(f"\n  {name}" for name in sheet.bad_quotes),
         err=True,
     )
+    if judge_model:
+        with (
+            closing(ChatModel(judge_model, load())) as judge,
+            _counted("judging", len(sheet.lines)) as told,
+        ):
+            judge_all(folder, sheet, judge, told)
     run = read_answer_run(folder, sheet)
     if run is None:
         typer.echo(
@@ -345,6 +440,12 @@ def _numbers(option: str, text: str) -> list[int]:
         return [int(part) for part in _split(text)]
     except ValueError as error:
         raise InvalidInput(option, "must be whole numbers, such as 400,800") from error
+
+
+@contextmanager
+def _counted(what: str, total: int) -> Iterator[Callable[[int, int], None]]:
+    with bar(what, total) as show:
+        yield lambda done, _of: show(done)
 
 
 @contextmanager
