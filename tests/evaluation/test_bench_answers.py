@@ -39,10 +39,11 @@ from octopus_memory.evaluation import (
     write_sheets,
 )
 from octopus_memory.evaluation.models import ChatModel
-from octopus_memory.evaluation.sheets import quote_stands
+from octopus_memory.evaluation.sheets import prompt, quote_stands
 from octopus_memory.faces.cli.bench import bench
 from octopus_memory.settings import load
 from octopus_memory.testing.openai_server import FakeOpenAIServer
+from tests.support.paths import DOCS
 
 PLOTS = importlib.util.find_spec("matplotlib") is not None
 FACTS = {
@@ -307,6 +308,13 @@ def test_verdicts_must_be_known_words_for_every_line(sheets: Path) -> None:
     _put(sheets / "verdicts" / "me.jsonl", [{"id": sheet.records[0].id, "verdict": "Right"}])
     with pytest.raises(InvalidInput, match="complete"):
         read_answer_run(sheets, sheet)
+
+
+def test_the_page_shows_the_instructions_in_full(sheets: Path) -> None:
+    page = (DOCS / "howto" / "measure-answers.md").read_text()
+    for role in ("reader", "judge"):
+        assert f"```text\n{prompt(role)}```" in page
+        assert (sheets / f"{role.upper()}.md").read_text().startswith(prompt(role))
 
 
 # The recall tool

@@ -62,7 +62,7 @@ class OctopusSystem:
         self._turn_ids.clear()
 
     def add(self, turns: Sequence[BenchTurn]) -> None:
-        memory = self._open()
+        memory = self.open()
         scope = self._scope()
         for session_id, said in by_session(turns).items():
             self._clock.time = max(turn.at for turn in said)
@@ -114,7 +114,7 @@ class OctopusSystem:
         preview = forget(about) if forget else None
         if preview is not None and preview.token:
             forget(confirm=preview.token)
-            self._open().flush()
+            self.open().flush()
 
     def context(self, query: str, asked_at: datetime, budget_tokens: int) -> str:
         """Return the context block for this query."""
@@ -122,7 +122,7 @@ class OctopusSystem:
         return self._scope().context(query, budget_tokens=budget_tokens).text
 
     def _scope(self) -> MemoryScope:
-        return self._open().scope(user="bench")
+        return self.open().scope(user="bench")
 
     def _config(self) -> MemoryConfig:
         if not self._archived:
@@ -136,7 +136,8 @@ class OctopusSystem:
             )
         )
 
-    def _open(self) -> EpisodicMemory:
+    def open(self) -> EpisodicMemory:
+        """Return the memory, opened if it is not open yet."""
         if self._memory is None:
             self._memory = EpisodicMemory.open(
                 self._file or self._temporary_file(),

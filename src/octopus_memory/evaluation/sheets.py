@@ -184,12 +184,13 @@ def look_up(folder: Path, record: Record, query: str, embedder: SharedEmbedder) 
     if sum(line["id"] == record.id for line in done) >= MOST_LOOKUPS:
         raise InvalidInput("id", f"must not be looked up more than {MOST_LOOKUPS} times")
     octopus = OctopusSystem(embedder, file=folder / MEMORIES / record.memory)
-    started = time.perf_counter()
     try:
+        octopus.open()
+        started = time.perf_counter()
         found = octopus.lookup(query, record.asked_at) or "nothing found"
+        seconds = time.perf_counter() - started
     finally:
         octopus.reset()
-    seconds = time.perf_counter() - started
     with (folder / "reader" / f"{record.id}.txt").open("a", encoding="utf-8") as file:
         file.write(f"\n\nrecalled for {query!r}:\n{found}")
     _append(folder / _LOOKUPS, {"id": record.id, "query": query, "seconds": seconds})
