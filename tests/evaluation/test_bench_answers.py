@@ -73,6 +73,11 @@ def _lines() -> Iterator[dict[str, Any]]:
             }
 
 
+@pytest.fixture(autouse=True)
+def _small_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCTOPUS_EMBEDDER", "hashing")
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     file = tmp_path / "data.jsonl"
@@ -414,7 +419,7 @@ def test_a_run_that_was_stopped_goes_on(
 ) -> None:
     total = len(read_records(sheets))
     server.answer({"answer": "yes", "quote": ""}, times=2)
-    server.refuse()
+    server.refuse(times=total)
     with pytest.raises(ModelError, match="without text"):
         answer_all(sheets, model, embedder)
     server.clear()
@@ -423,6 +428,18 @@ def test_a_run_that_was_stopped_goes_on(
     assert len(server.requests) == total - 2
     answers = judge_sheet(sheets).answers.values()
     assert Counter(answer.text for answer in answers) == {"yes": 2, "no": total - 2}
+
+
+def test_requests_at_a_time_give_each_record_its_own_answer(
+    searchable: Path, server: FakeOpenAIServer, model: ChatModel, embedder: SharedEmbedder
+) -> None:
+    records = read_records(searchable)
+    server.delay(0.05, times=len(records))
+    server.answer({"answer": "x", "quote": ""}, times=len(records))
+    seen: list[tuple[int, int]] = []
+    answer_all(searchable, model, embedder, lambda *done: seen.append(done), parallel=4)
+    assert set(judge_sheet(searchable).answers) == {record.id for record in records}
+    assert seen == [(place, len(records)) for place in range(1, len(records) + 1)]
 
 
 def test_an_endpoint_that_fails_is_named_without_the_text(
@@ -483,7 +500,7 @@ def test_the_command_writes_sheets_reads_answers_and_makes_figures(
     _answer(folder)
     read = ["answers", "--read", str(folder)]
     sheet = CliRunner().invoke(bench, [*read, "--planted", "2"])
-    assert "no verdicts yet" in sheet.output
+    assert "no verdicts in" in sheet.output
     _judge(folder)
     done = CliRunner().invoke(bench, [*read, "--out", str(tmp_path / "out"), "--json"])
     assert done.exit_code == 0, done.output
@@ -553,8 +570,7 @@ def test_the_command_says_what_is_missing(arguments: list[str], tmp_path: Path) 
 def test_lookup_prints_what_the_tool_finds(searchable: Path) -> None:
     record = next(r for r in read_records(searchable) if r.memory)
     arguments = ["lookup", str(searchable), record.id, "bees boat"]
-    # The sheets were made with another embedder than the one of the settings.
-    made = CliRunner().invoke(bench, arguments, env={"OCTOPUS_EMBEDDER": "hashing"})
+    made = CliRunner().invoke(bench, arguments)
     assert made.exit_code == 0, made.output
     assert "2024-05-0" in made.output
     unknown = CliRunner().invoke(bench, ["lookup", str(searchable), "nobody", "bees"])

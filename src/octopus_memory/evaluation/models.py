@@ -9,8 +9,10 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, TypeVar
 
 from ..adapters import openai_client
 from ..domain.errors import InvalidInput, ModelError
@@ -49,6 +51,7 @@ _TOOL: Any = {
     },
 }
 
+T = TypeVar("T")
 Told = Callable[[int, int], None]
 """Callback: the records that are done, and their total."""
 
@@ -118,38 +121,72 @@ class ChatModel:
 
 
 def answer_all(
-    folder: Path, model: ChatModel, embedder: SharedEmbedder, told: Told | None = None
+    folder: Path,
+    model: ChatModel,
+    embedder: SharedEmbedder,
+    told: Told | None = None,
+    *,
+    parallel: int = 1,
 ) -> None:
     """Let a model answer each record that has no answer yet, and write its answers at once."""
     note_run(folder, reader=model.name)
     done = answered_ids(folder)
-    records = read_records(folder)
-    for place, record in enumerate(records, start=1):
-        if record.id not in done:
-            append_line(folder, "answers", _answer(folder, record, model, embedder))
-        if told is not None:
-            told(place, len(records))
+    todo = [record for record in read_records(folder) if record.id not in done]
+    lock = Lock()
+
+    def answer(record: Record) -> None:
+        line = _answer(folder, record, model, embedder, lock)
+        with lock:
+            append_line(folder, "answers", line)
+
+    _each(todo, answer, parallel, told)
 
 
-def judge_all(folder: Path, sheet: JudgeSheet, model: ChatModel, told: Told | None = None) -> None:
+def judge_all(
+    folder: Path,
+    sheet: JudgeSheet,
+    model: ChatModel,
+    told: Told | None = None,
+    *,
+    parallel: int = 1,
+) -> None:
     """Let a model judge each line of the sheet that has no verdict yet, blindly, one by one."""
     note_run(folder, judge=model.name)
     done = judged_ids(folder)
-    for place, line in enumerate(sheet.lines, start=1):
-        if line["id"] not in done:
-            shown = {key: value for key, value in line.items() if key != "id"}
-            text = model.ask(prompt("judge"), json.dumps(shown, ensure_ascii=False, indent=1))
-            append_line(folder, "verdicts", {"id": line["id"], "verdict": _verdict(text)})
-        if told is not None:
-            told(place, len(sheet.lines))
+    todo = [line for line in sheet.lines if line["id"] not in done]
+    lock = Lock()
+
+    def judge(line: Mapping[str, Any]) -> None:
+        shown = {key: value for key, value in line.items() if key != "id"}
+        text = model.ask(prompt("judge"), json.dumps(shown, ensure_ascii=False, indent=1))
+        verdict = _verdict(text)
+        with lock:
+            append_line(folder, "verdicts", {"id": line["id"], "verdict": verdict})
+
+    _each(todo, judge, parallel, told)
+
+
+def _each(todo: Sequence[T], work: Callable[[T], None], parallel: int, told: Told | None) -> None:
+    """Do the work for each, so many at a time. After an error none is begun any more."""
+    with ThreadPoolExecutor(parallel) as pool:
+        jobs = [pool.submit(work, one) for one in todo]
+        try:
+            for place, job in enumerate(as_completed(jobs), start=1):
+                job.result()
+                if told is not None:
+                    told(place, len(jobs))
+        finally:
+            for job in jobs:
+                job.cancel()
 
 
 def _answer(
-    folder: Path, record: Record, model: ChatModel, embedder: SharedEmbedder
+    folder: Path, record: Record, model: ChatModel, embedder: SharedEmbedder, lock: Lock
 ) -> Mapping[str, Any]:
     def look(query: str) -> str:
         try:
-            return look_up(folder, record, query, embedder)
+            with lock:
+                return look_up(folder, record, query, embedder)
         except InvalidInput:
             # A run that was stopped had looked up some already.
             return _NO_SEARCH

@@ -175,7 +175,8 @@ def context(
         str, typer.Option(metavar="A,B", help=f"Which systems, of {_OF_BLOCKS.replace(',', ', ')}.")
     ] = _OF_BLOCKS,
     budgets: Annotated[
-        str, typer.Option(metavar="A,B", help="Budgets of the block in tokens.")
+        str,
+        typer.Option(metavar="A,B", help="Budgets in tokens; default is that of scope.context()."),
     ] = "400,800,1600,3200",
     categories: Categories = "",
     limit_conversations: Conversations = None,
@@ -191,11 +192,12 @@ def context(
         context_markdown,
         count_asked,
         make_context_systems,
+        parse_budgets,
         run_context,
         shared_embedder,
     )
 
-    wanted = _numbers("budgets", budgets)
+    wanted = parse_budgets(_split(budgets))
     _make_folders(cache=cache, out=out)
     asked = _load(dataset, data, categories, limit_conversations, user_turns_only, captions)
     embedder = shared_embedder(cache)
@@ -268,6 +270,7 @@ def answers(
     judge_model: Annotated[
         str, typer.Option(metavar="NAME", help="Model that judges.", show_default=False)
     ] = "",
+    parallel: Annotated[int, typer.Option(min=1, help="Requests at a time.")] = 4,
     planted: Annotated[
         int, typer.Option(min=0, help="Wrong answers to plant in the judge's sheet.")
     ] = 0,
@@ -304,9 +307,10 @@ def answers(
     folder = write or read
     assert folder is not None
     if model:
-        _answer_sheets(folder, model, cache)
+        _answer_sheets(folder, model, parallel, cache)
     if read is not None or model:
-        _read_sheets(folder, planted, seed, out or folder, judge_model, as_json=as_json)
+        _read_sheets(folder, planted, seed, judge_model, parallel)
+        _show_answers(folder, out or folder, as_json=as_json)
 
 
 @bench.command()
@@ -360,28 +364,18 @@ def _write_sheets(
     )
 
 
-def _answer_sheets(folder: Path, model: str, cache: Path | None) -> None:
+def _answer_sheets(folder: Path, model: str, parallel: int, cache: Path | None) -> None:
     from ...evaluation import answer_all, read_records, shared_embedder
     from ...evaluation.models import ChatModel
     from ...settings import load
 
-    with (
-        closing(ChatModel(model, load())) as reader,
-        _counted("answering", len(read_records(folder))) as told,
-    ):
-        answer_all(folder, reader, shared_embedder(cache), told)
+    total = len(read_records(folder))
+    with closing(ChatModel(model, load())) as reader, _counted("answering", total) as told:
+        answer_all(folder, reader, shared_embedder(cache), told, parallel=parallel)
 
 
-def _read_sheets(
-    folder: Path, planted: int, seed: int, out: Path, judge_model: str, *, as_json: bool
-) -> None:
-    from ...evaluation import (
-        answers_json,
-        answers_markdown,
-        judge_all,
-        judge_sheet,
-        read_answer_run,
-    )
+def _read_sheets(folder: Path, planted: int, seed: int, judge_model: str, parallel: int) -> None:
+    from ...evaluation import judge_all, judge_sheet
     from ...evaluation.models import ChatModel
     from ...settings import load
 
@@ -393,16 +387,17 @@ def _read_sheets(
         err=True,
     )
     if judge_model:
-        with (
-            closing(ChatModel(judge_model, load())) as judge,
-            _counted("judging", len(sheet.lines)) as told,
-        ):
-            judge_all(folder, sheet, judge, told)
-    run = read_answer_run(folder, sheet)
+        total = len(sheet.lines)
+        with closing(ChatModel(judge_model, load())) as judge, _counted("judging", total) as told:
+            judge_all(folder, sheet, judge, told, parallel=parallel)
+
+
+def _show_answers(folder: Path, out: Path, *, as_json: bool) -> None:
+    from ...evaluation import answers_json, answers_markdown, judge_sheet, read_answer_run
+
+    run = read_answer_run(folder, judge_sheet(folder))
     if run is None:
-        typer.echo(
-            f"no verdicts yet in {folder / 'verdicts'}; JUDGE.md says how to judge", err=True
-        )
+        typer.echo(f"no verdicts in {folder / 'verdicts'}: JUDGE.md says how to judge", err=True)
         return
     _write(run, out)
     if as_json:
@@ -433,13 +428,6 @@ def _load(
 
 def _split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _numbers(option: str, text: str) -> list[int]:
-    try:
-        return [int(part) for part in _split(text)]
-    except ValueError as error:
-        raise InvalidInput(option, "must be whole numbers, such as 400,800") from error
 
 
 @contextmanager
