@@ -174,6 +174,7 @@ def test_a_sample_keeps_the_share_of_each_category_and_its_seed(tmp_path: Path) 
     assert kinds == {"a": 12, "b": 6, "c": 1, "d": 1}
     assert drawn(1) == drawn(1) != drawn(2)
     assert sample(whole, None, 0).questions == 100
+    assert sample(whole, None, 0).left_out == {"questions without a gold answer": 1}
     assert sample(whole, 500, 0).questions == 100
     with pytest.raises(InvalidInput, match="at least 4"):
         sample(whole, 3, 0)
@@ -258,6 +259,7 @@ def test_the_judge_sees_neither_system_nor_context(sheets: Path) -> None:
 
 def test_planted_answers_are_of_another_question_and_stay_the_same(sheets: Path) -> None:
     _answer(sheets)
+    assert not judge_sheet(sheets).planted
     first = judge_sheet(sheets, planted=6)
     assert judge_sheet(sheets).lines == first.lines
     by_id = {record.id: record for record in first.records}
@@ -341,6 +343,7 @@ def test_a_lookup_adds_to_the_context_of_its_record_alone(
 ) -> None:
     before = {record.id: record for record in read_records(searchable)}
     record = next(r for r in before.values() if r.memory and r.conversation == "ana")
+    assert "octopus bench lookup" in (searchable / "READER.md").read_text()
     assert "\nlookups: 5\n" in (searchable / "reader" / f"{record.id}.txt").read_text()
     found = look_up(searchable, record, "sister bees", embedder)
     assert "2024-05-01 user: My sister keeps bees in Tromsø." in found

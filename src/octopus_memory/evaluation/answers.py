@@ -14,7 +14,7 @@ from typing import Any
 from ..domain.errors import InvalidInput
 from ..domain.policy import MemoryConfig
 from .blocks import ContextSystem, WholeHistory, count_tokens, load
-from .conversation import Conversation, Question
+from .conversation import UNANSWERABLE, Conversation, Question
 from .datasets import Dataset
 from .embedding import SharedEmbedder
 from .layout import dataset_json
@@ -102,8 +102,13 @@ def sample(dataset: Dataset, questions: int | None, seed: int) -> Dataset:
         raise InvalidInput("data", "must have questions with an 'answer' or a 'rubric'")
     kept = asked if questions is None else _stratified(asked, questions, seed)
     wanted = {(name, id(question)) for name, question in kept}
+    left_out = {what: n for what, n in dataset.left_out.items() if what != UNANSWERABLE}
+    if len(asked) < count_records(dataset):
+        left_out["questions without a gold answer"] = count_records(dataset) - len(asked)
     return replace(
-        dataset, conversations=tuple(_only(found, wanted) for found in dataset.conversations)
+        dataset,
+        conversations=tuple(_only(found, wanted) for found in dataset.conversations),
+        left_out=left_out,
     )
 
 
@@ -154,7 +159,7 @@ def describe(
 ) -> dict[str, Any]:
     """Return the head of the report, which is kept beside the records."""
     return {
-        "dataset": dataset_json(dataset),
+        "dataset": dataset_json(dataset) | {"questions": count_records(dataset)},
         "labels": dict(dataset.labels),
         "versions": versions(embedder),
         "systems": [system.name for system in systems],

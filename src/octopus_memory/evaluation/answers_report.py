@@ -184,6 +184,9 @@ def _facts(run: AnswerRun) -> list[str]:
         f"- SHA-256 of the data: `{data['sha256']}`",
         "- " + ", ".join(f"{what} {version}" for what, version in about["versions"].items()),
     ]
+    if data["left_out"]:
+        left_out = (f"{count} {what}" for what, count in data["left_out"].items())
+        lines.append(f"- left out of the data: {', '.join(left_out)}")
     lines += [f"- {role}: {about.get(role) or 'from files'}" for role in ("reader", "judge")]
     lines.append(f"- {counted(len(run.judged), 'record')} judged")
     if run.planted:

@@ -47,6 +47,20 @@ _READ_AS_THEY_ARE = (
     "id", "question", "conversation", "category", "language", "gold", "memory",
 )  # fmt: skip
 _SHOWN_IDS = 5
+_HOW = {
+    "reader": "Read one file of `reader/` at a time, without any other in view, and write a line "
+    "with its id into a file of `answers/`:",
+    "judge": "Judge each line of `judge.jsonl` by itself, and write a line with its id into a file "
+    "of `verdicts/`:",
+}
+_LINE = {
+    "reader": '{"id": "…", "answer": "…", "quote": "…"}',
+    "judge": '{"id": "…", "verdict": "right"}',
+}
+_HOW_TO_LOOK_UP = (
+    f"Where a sheet has a line `lookups: {MOST_LOOKUPS}`, you may search the memory so often "
+    'before you answer, with `octopus bench lookup FOLDER ID "what to look for"`.\n'
+)
 _SPLIT = re.compile(r"\s*(?:…|\.{3,}|\n)\s*")
 _NOT_WORD = re.compile(r"[\W_]+")
 
@@ -105,27 +119,15 @@ def write_sheets(folder: Path, records: Sequence[Record], run: Mapping[str, Any]
         raise InvalidInput("write", f"must name a folder without sheets: {folder} has some")
     for name in ("reader", "answers", "verdicts", "key"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    for role, line in (
-        ("reader", '{"id": "…", "answer": "…", "quote": "…"}'),
-        ("judge", '{"id": "…", "verdict": "right"}'),
-    ):
-        (folder / f"{role.upper()}.md").write_text(
-            f"{prompt(role)}\n{_HOW[role]}\n\n    {line}\n", encoding="utf-8"
-        )
+    searchable = any(record.memory is not None for record in records)
+    for role, how in _HOW.items():
+        more = f"\n{_HOW_TO_LOOK_UP}" if searchable and role == "reader" else ""
+        text = f"{prompt(role)}\n{how}\n\n    {_LINE[role]}\n{more}"
+        (folder / f"{role.upper()}.md").write_text(text, encoding="utf-8")
     for record in records:
         (folder / "reader" / f"{record.id}.txt").write_text(_sheet(record), encoding="utf-8")
     _write_lines(folder / _RECORDS, map(_key, records))
     _write_run(folder, run)
-
-
-_HOW = {
-    "reader": "Read one file of `reader/` at a time, without any other in view, and write a line "
-    "with its id into a file of `answers/`. Where a sheet has a line `lookups: 5`, you may search "
-    'the memory up to five times with `octopus bench lookup FOLDER ID "what to look for"`, which '
-    "prints what is found:",
-    "judge": "Judge each line of `judge.jsonl` by itself, and write a line with its id into a file "
-    "of `verdicts/`:",
-}
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -139,15 +141,26 @@ def note_run(folder: Path, **facts: str) -> None:
     _write_run(folder, read_run(folder) | facts)
 
 
-def read_records(folder: Path) -> list[Record]:
-    """Return the records with the contexts that the readers saw.
+def read_records(folder: Path, only: str | None = None) -> list[Record]:
+    """Return the records with the contexts that the readers saw, or `only` that of an id.
 
     :raises InvalidInput: when the folder has no sheets
     """
-    costs: dict[str, list[float]] = defaultdict(list)
-    for _, line in _lines(folder / _LOOKUPS) if (folder / _LOOKUPS).exists() else ():
-        costs[line["id"]].append(line["seconds"])
-    return [_record(folder, line, costs[line["id"]]) for _, line in _lines(folder / _RECORDS)]
+    costs = _lookups(folder)
+    return [
+        _record(folder, line, costs[line["id"]])
+        for _, line in _lines(folder / _RECORDS)
+        if only in {None, line["id"]}
+    ]
+
+
+def _lookups(folder: Path) -> Mapping[str, list[float]]:
+    """Return by record the seconds of each lookup."""
+    found: dict[str, list[float]] = defaultdict(list)
+    if (folder / _LOOKUPS).exists():
+        for _, line in _lines(folder / _LOOKUPS):
+            found[line["id"]].append(line["seconds"])
+    return found
 
 
 def _record(folder: Path, line: Mapping[str, Any], lookups: Sequence[float]) -> Record:
@@ -180,8 +193,7 @@ def look_up(folder: Path, record: Record, query: str, embedder: SharedEmbedder) 
     """
     if record.memory is None:
         raise InvalidInput("id", "must name a record whose sheet has a line of lookups")
-    done = [line for _, line in _lines(folder / _LOOKUPS)] if (folder / _LOOKUPS).exists() else []
-    if sum(line["id"] == record.id for line in done) >= MOST_LOOKUPS:
+    if len(_lookups(folder)[record.id]) >= MOST_LOOKUPS:
         raise InvalidInput("id", f"must not be looked up more than {MOST_LOOKUPS} times")
     octopus = OctopusSystem(embedder, file=folder / MEMORIES / record.memory)
     try:
@@ -292,6 +304,8 @@ def _planted(
     file = folder / _PLANTED
     if file.exists():
         return [Planted(**line) for _, line in _lines(file)]
+    if not count:
+        return []
     by_category: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         if answers[record.id].quote:

@@ -323,10 +323,10 @@ def lookup(
     """Search the memory of a sheet, as the recall tool of a model does."""
     from ...evaluation import look_up, read_records, shared_embedder
 
-    found = next((one for one in read_records(folder) if one.id == record), None)
-    if found is None:
+    found = read_records(folder, record)
+    if not found:
         raise InvalidInput("id", f"must be the id of a sheet in {folder / 'reader'}")
-    typer.echo(look_up(folder, found, query, shared_embedder(cache)))
+    typer.echo(look_up(folder, found[0], query, shared_embedder(cache)))
 
 
 def _write_sheets(
