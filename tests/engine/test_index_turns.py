@@ -256,10 +256,10 @@ def test_a_text_that_cannot_be_tokenized_does_not_stop_indexing(
     scope.add("s", [("user", HELLO), ("user", "Strange."), ("user", "The plumber comes.")])
     turn = Lexicon.turn
 
-    def some(self: Lexicon, scope: Any, text: str, name: Any) -> Any:
+    def some(self: Lexicon, scope: Any, text: str, name: Any, at: Any) -> Any:
         if text == "Strange.":
             raise ZeroDivisionError(text)
-        return turn(self, scope, text, name)
+        return turn(self, scope, text, name, at)
 
     monkeypatch.setattr(Lexicon, "turn", some)
     assert found(scope, "plumber")[0] == "The plumber comes."

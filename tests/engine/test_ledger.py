@@ -56,7 +56,7 @@ def test_an_entry_names_what_the_block_shows(scope: MemoryScope, clock: FixedClo
     made = scope.context(QUESTION, session_id="tuesday")
     [entry] = scope.injections("tuesday")
     assert (entry.at, entry.session_id, entry.query) == (clock.now(), "tuesday", None)
-    assert (entry.block_tokens, entry.budget_tokens) == (made.block_tokens, 800)
+    assert (entry.block_tokens, entry.budget_tokens) == (made.block_tokens, 3200)
     assert entry.block_hash == sha256(made.text.encode()).hexdigest()
     by_kind = {kind: [i for i in entry.shown if i.kind is kind] for kind in InjectedKind}
     assert [i.fact_id for i in by_kind[InjectedKind.FACT]] == [fact.id for fact in made.facts]

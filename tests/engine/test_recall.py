@@ -163,9 +163,32 @@ def test_an_agent_can_have_quotes_instead_of_summaries_or_no_recall(
 def test_the_current_episode_is_not_in_its_own_context(scope: MemoryScope):
     with scope.episode(session_id="now") as ep:
         ep.add("user", "My parrot speaks Portuguese.")
-        assert ep.context("my parrot").text == ""
-        assert scope.context("my parrot").text == ""
+        told = ep.context("my parrot")
+        assert told.text == ""
+        assert [(each.what, each.reason) for each in told.left_out] == [("episode", "session")]
+        assert told.left_out[0].episode_id == ep.id
         assert scope.context("my parrot", session_id="another").text != ""
+
+
+def test_without_a_session_id_only_the_history_is_left_out(scope: MemoryScope):
+    scope.add("now", [("user", "My parrot speaks Portuguese."), ("assistant", "Does it?")])
+    scope.add("now", ("user", "And my parrot likes nuts."))
+
+    whole = scope.context("What does my parrot do?")
+    rest = scope.context(
+        "What does my parrot do?", history=[("user", "My parrot speaks Portuguese.")]
+    )
+
+    assert "Portuguese" in whole.text
+    assert "nuts" in rest.text
+    assert "Portuguese" not in rest.text
+    [left] = [each for each in rest.left_out if each.reason == "history"]
+    assert left.turn_id == scope.session("now").turns[0].id
+
+
+def test_the_message_itself_is_not_quoted(scope: MemoryScope):
+    scope.add("now", ("user", "What does my parrot eat?"))
+    assert "What does my parrot eat?" not in scope.context("What does my parrot eat?").text
 
 
 @pytest.mark.parametrize("summaries", [True, False])
@@ -270,7 +293,7 @@ def test_a_turn_after_a_hidden_answer_is_not_quoted_for_its_question(
     scope.add("s", said, index=[True, not hidden, *[True] * 10])
     memory.flush()
     ask = Ask(query="Which code opens the greenhouse?")
-    found = recall_for_context(memory.runtime, scope.scope, ask, quotable=1).candidates
+    found = recall_for_context(memory.runtime, scope.scope, ask, quotable=1, lines=9).candidates
     quoted = [candidate.text for candidate in found]
     assert quoted == [text for _, text in said[: 1 if hidden else 2]]
 
@@ -288,7 +311,7 @@ def test_a_tool_call_without_words_is_no_answer(memory: EpisodicMemory, scope: M
     )
     memory.flush()
     ask = Ask(query="How is the weather in Oslo?")
-    found = recall_for_context(memory.runtime, scope.scope, ask, quotable=4).candidates
+    found = recall_for_context(memory.runtime, scope.scope, ask, quotable=4, lines=9).candidates
     assert len(found) == 3
     assert [candidate.rank for candidate in found] == [0, 1, 2]
     assert all(candidate.text for candidate in found)

@@ -229,7 +229,7 @@ def test_recent_episodes_have_no_relevance(scope: Any, kept: EpisodicMemory):
     kept.flush()
     assert 0 <= scope.recall("leave days")[0].relevance <= 1
     context = scope.context("Anything else?")
-    assert [snippet.relevance for snippet in context.snippets] == [None]
+    assert [snippet.relevance for snippet in context.snippets] == [None, None]
 
 
 def test_a_session_is_kept_open(scope: Any, clock: FixedClock):

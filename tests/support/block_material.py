@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from octopus_memory import EpisodeSnippet, Role, TurnHit
 from octopus_memory.domain.block.block import Block, Material, make_block
 from octopus_memory.domain.block.passages import Candidate
+from octopus_memory.domain.context import QuestionKind
 from octopus_memory.domain.facts import Fact, FactKind
 from octopus_memory.domain.policy import Layout
 
@@ -120,7 +121,7 @@ def materials(words: st.SearchStrategy[str]) -> st.SearchStrategy[Material]:
     )
     sources: st.SearchStrategy[object] = st.one_of(turns, st.tuples(turns, turns), snippets)
     return st.builds(
-        lambda found, relevant, recent, texts, relevance, small: Material(
+        lambda found, relevant, recent, texts, relevance, kind: Material(
             candidates=candidates(*found),
             relevant=tuple(relevant),
             recent=tuple(recent),
@@ -129,14 +130,14 @@ def materials(words: st.SearchStrategy[str]) -> st.SearchStrategy[Material]:
                 for number, text in enumerate(texts)
             ),
             relevance=relevance,
-            is_small_talk=small,
+            kind=kind,
         ),
         st.lists(sources, max_size=6),
         st.lists(snippets, max_size=3),
         st.lists(snippets, max_size=2),
         st.lists(words, max_size=4),
         st.floats(0, 1),
-        st.booleans(),
+        st.sampled_from(QuestionKind),
     )
 
 

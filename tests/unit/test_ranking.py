@@ -149,6 +149,21 @@ def test_a_turn_after_one_that_is_not_indexed_is_no_answer() -> None:
     assert 1 not in [row for row, _ in found.quotable(3, without_answer)]
 
 
+def test_the_speakers_next_turn_follows_one_of_the_best() -> None:
+    talk = Talk(
+        [
+            Said(0, "I have two plans for the summer: one is hiking in Norway."),
+            Said(0, "The other is a course in Lisbon."),
+            Said(0, "Both sound great, which do you prefer of the two?", ASSISTANT),
+        ]
+    )
+    found = talk.ask("plans for the summer", [0.6, 0.0, 0.3])
+    ordinals = np.arange(3, dtype=np.int32)
+    assert [row for row, _ in found.quotable(1, ordinals)] == [0, 1]
+    # A turn that is not indexed stands between them.
+    assert [row for row, _ in found.quotable(1, ordinals * 2)] == [0]
+
+
 def test_nobody_answers_their_own_question() -> None:
     alone = Talk(
         [
@@ -158,7 +173,8 @@ def test_nobody_answers_their_own_question() -> None:
         ]
     )
     found = alone.ask("allergies", [0.6, 0.0, 0.3])
-    assert [row for row, _ in found.quotable(1, np.array([0, 1, 0], np.int32))] == [0]
+    # It follows as the speaker's next turn, and a third one does not.
+    assert [row for row, _ in found.quotable(1, np.array([0, 1, 0], np.int32))] == [0, 1]
 
 
 def test_an_answer_that_a_filter_excludes_is_not_quoted() -> None:

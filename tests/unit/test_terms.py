@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ from octopus_memory.domain.search.terms import (
 from octopus_memory.engine.core import lexicon
 
 ANALYZER = SnowballAnalyzer()
+AT = datetime(2024, 3, 13, tzinfo=UTC)
 SCOPE = Scope(tenant="acme", agent="hr", user="ana")
 HASHER = TermHasher(b"salt", SCOPE)
 TELLING = ["I", "Last", "week,", "3", "don't", "US", "北京", "déjà-vu"]
@@ -134,7 +136,7 @@ def test_words_keep_apostrophes_and_drop_underscores() -> None:
     )
 )
 def test_words_looked_up_one_by_one_tell_the_same_as_the_text(text: str) -> None:
-    found = LEXICON.turn(SCOPE, text, "Ana Maria")
+    found = LEXICON.turn(SCOPE, text, "Ana Maria", AT)
     assert found.terms == HASHER.pack(Counter(ANALYZER.terms(text.strip())))
     assert found.flags == turn_flags(text)
     assert found.speaker == HASHER.pack_words(["ana", "maria"])
@@ -145,6 +147,6 @@ def test_only_so_many_words_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = lexicon.Lexicon(ANALYZER, lambda _: HASHER)
     for number in range(20):
         text = " ".join(f"word{number}x{place}" for place in range(7)) + " " + "far" * 20
-        assert kept.turn(SCOPE, text, None).terms == HASHER.pack(Counter(ANALYZER.terms(text)))
+        assert kept.turn(SCOPE, text, None, AT).terms == HASHER.pack(Counter(ANALYZER.terms(text)))
         assert len(kept._known) <= 30
         assert max(map(len, kept._known)) < 12

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from .block.passages import LeftOut, Passage
 from .episode import EpisodeSnippet
 from .facts import Fact
-from .search.question_kind import QuestionKind
+
+
+class QuestionKind(StrEnum):
+    """The kind of a message, which decides how the context block is filled."""
+
+    POINT = "point"
+    LIST = "list"
+    TIME = "time"
+    OVERVIEW = "overview"
+    SMALL_TALK = "small_talk"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from .block.passages import LeftOut, Passage
+from .block.passages import LeftOut, LeftOutReason, Passage
 from .episode import TurnHit
 from .errors import InvalidInput
 
@@ -123,6 +123,10 @@ class EpisodeUses:
     """Blocks that show it, newest first, limited."""
 
 
+_CUT = (LeftOutReason.BUDGET, LeftOutReason.RELEVANCE, LeftOutReason.SHARE)
+"""Reasons of what was found for the question. The others were never candidates."""
+
+
 def make_injection(
     injection_id: UUID,
     session_id: str,
@@ -135,7 +139,8 @@ def make_injection(
 ) -> Injection:
     """Make the entry of a block."""
     ranks = _ranks(block)
-    left_out = sorted(block.left_out, key=lambda each: -(each.score or 0.0))[:MOST_CUT]
+    found = [each for each in block.left_out if each.reason in _CUT]
+    left_out = sorted(found, key=lambda each: -(each.score or 0.0))[:MOST_CUT]
     cut = {each.turn_id for each in left_out}
     turns = {
         candidate.source.id: candidate.source.ordinal
@@ -148,7 +153,7 @@ def make_injection(
         at=at,
         shown=(*_facts(block), *_passages(block, ranks), *_summaries(block, ranks)),
         cut=tuple(_cut(each, turns, ranks) for each in left_out),
-        left_out=len(block.left_out),
+        left_out=len(found),
         budget_tokens=budget_tokens,
         block_tokens=block.tokens,
         block_hash=block_hash(block.text),

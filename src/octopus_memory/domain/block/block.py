@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
+from ..context import QuestionKind
 from ..episode import SUMMARY_LIMIT, EpisodeSnippet, SignalShare, TurnHit
 from ..facts import Fact, FactKind
 from ..policy import Layout
-from ..search.question_kind import QuestionKind
 from ..text.neutralize import neutralize
 from .layout import (
     KNOWN,
@@ -62,10 +62,10 @@ _FACTS_SHARE, _FACTS_SHARE_OF_ALL = 0.15, 0.4
 _ALWAYS = frozenset((FactKind.NAME, FactKind.LANGUAGE, FactKind.INSTRUCTION))
 """Facts that matter for every answer, even for one to "thanks!"."""
 _ALWAYS_TOKENS = 30
-_SUMMARIES_FROM, _SUMMARIES_FROM_IF_VAGUE = 800, 600
+_SUMMARIES_FROM = 800
 """Summaries and last sessions get a fifth of the tokens above this many, and 120 at most, because
-in a small block quotations are worth more. They get them sooner where little is quoted, because the
-message does not say what it is about."""
+in a small block quotations are worth more. Where little is quoted they get a fifth of all, because
+the message does not say what it is about."""
 _SUMMARIES_SHARE = 5
 _MOST_FOR_SUMMARIES = 120
 _SUMMARY_LENGTH = 160
@@ -192,7 +192,7 @@ def make_block(
 
 
 def _share_of_summaries(budget: int, *, is_vague: bool) -> int:
-    start = _SUMMARIES_FROM_IF_VAGUE if is_vague else _SUMMARIES_FROM
+    start = 0 if is_vague else _SUMMARIES_FROM
     return min(max(0, budget - start) // _SUMMARIES_SHARE, _MOST_FOR_SUMMARIES)
 
 
@@ -216,7 +216,7 @@ def _allowance(material: Material, budget: int, min_score: float, fill: _Fill) -
     """The tokens that a question may cost: all where what was found is relevant, else ever less."""
     if material.is_small_talk:
         return 0
-    if material.relevance >= min_score + (1 - min_score) * _SURE:
+    if not min_score or material.relevance >= min_score + (1 - min_score) * _SURE:
         return budget
     is_unsure = material.relevance >= min_score
     return int(budget * max(fill.least, _UNSURE_SHARE if is_unsure else 0))

@@ -186,7 +186,7 @@ def _detailed(draft: Draft) -> Iterator[str]:
             facts = [fact for fact in entry.summary.facts if not _is_shown(fact, entry)]
             if facts:
                 yield f"Key facts: {' '.join(map(as_sentence, facts))}"
-    yield closing(facts_only=not entries)
+    yield closing(facts_only=not entries and bool(draft.facts or draft.time))
 
 
 def _said_lines(passages: Sequence[Passage]) -> Iterator[str]:

@@ -16,21 +16,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from enum import StrEnum
 from typing import NamedTuple
 
+from ..context import QuestionKind
 from .temporal import DateWindow, Order, date_window, session_cue
 from .time_phrases import times_in_english, without_times
-
-
-class QuestionKind(StrEnum):
-    """How the context block is filled for a question."""
-
-    POINT = "point"
-    LIST = "list"
-    TIME = "time"
-    OVERVIEW = "overview"
-    SMALL_TALK = "small_talk"
 
 
 class Question(NamedTuple):
@@ -189,12 +179,12 @@ _FRAME = {
 }
 
 _VAGUE = (
-    r"\b(?:happen\w*|do|did|done|doing|say|said|tell|told|went|going|gemacht|passiert|los|erz[äa]hlt"
+    r"\b(?:please|happen\w*|do|did|done|doing|say|said|tell|told|went|going|gemacht|passiert|los|erz[äa]hlt"
     r"|gesagt|getan|fait|pass[ée]|dit|racont[ée]|arriv[ée]|hice|hicimos|pas[óo]|dije|cont[ée]"
     r"|hecho|dicho|so|now|lately|recently|nowadays|these days|right now|at the moment|my life"
     r"|gerade|zurzeit|zur zeit|momentan|in letzter zeit|mein(?:em)? leben|en ce moment|chez moi"
     r"|ma vie|derni[èe]rement|r[ée]cemment|[úu]ltimamente|ahora|mi vida)\b"
-    r"|最近|现在|做|发生|说|什么|怎么|事情?|情况|了|过|吗|的"
+    r"|最近|现在|我们|我|[你您]|做|发生|说|什么|怎么|事情?|情况|了|过|吗|的"
 )
 """Words that ask for anything at all."""
 

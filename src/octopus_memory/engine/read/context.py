@@ -13,14 +13,14 @@ from ...domain.block.known import choose_facts
 from ...domain.block.passages import Candidate, LeftOut, LeftOutReason, Weigh
 from ...domain.block.small_talk import is_small_talk
 from ...domain.checks import check_tokens
-from ...domain.context import MemoryContext
+from ...domain.context import MemoryContext, QuestionKind
 from ...domain.episode import Episode, EpisodeSnippet, Scope, Turn, check_name
 from ...domain.errors import InvalidInput
 from ...domain.facts import Fact
 from ...domain.ids import new_id
 from ...domain.message import Json, Message, MessageLike, parse_message
 from ...domain.policy import EpisodicRecallConfig, MemoryConfig
-from ...domain.search.question_kind import Question, QuestionKind
+from ...domain.search.question_kind import Question
 from ...domain.window import fit_messages
 from ...ports.values import EpisodeQuery
 from .. import facts

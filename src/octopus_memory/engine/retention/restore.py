@@ -74,9 +74,7 @@ def _findable(runtime: Runtime, scope: Scope, episode_id: UUID) -> list[IndexEnt
         raise EpisodeNotFound(episode_id)
     config, episode = runtime.config(scope.tenant, scope.agent), kept.episode
     findable = [
-        index_turns.of_turn(runtime, scope, turn.ordinal, turn.message, config)
-        for turn in kept.turns
-        if turn.indexed
+        index_turns.of_turn(runtime, scope, turn, config) for turn in kept.turns if turn.indexed
     ]
     if episode.summary is not None:
         made = Summary(text=episode.summary, key_facts=episode.key_facts)
