@@ -90,7 +90,8 @@ def test_a_question_names_nothing_but_a_time_or_the_memory(question: str) -> Non
         (
             (
                 "Can you walk me through the order in which I brought up different aspects of my "
-                "trips with Pat throughout our conversations, in order? Mention ONLY and ONLY six items."
+                "trips with Pat throughout our conversations, in order? Mention ONLY and ONLY "
+                "six items."
             ),
             "my trips with Pat",
         ),
