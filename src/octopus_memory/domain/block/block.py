@@ -28,6 +28,7 @@ from .layout import (
     quoted,
     speaker,
     spoken,
+    summary_lines,
 )
 from .one_line import one_line
 from .passages import (
@@ -179,11 +180,11 @@ def make_block(
     _drop_quoted_summaries(draft)
     left_out += _passages_left(waiting, draft, is_vague=is_vague)
     left_out += _add_summaries(draft, snippets, limit)
-    _shrink(draft, budget_tokens)
+    text = _shrink(draft, budget_tokens)
     known = {fact.id: fact for fact in material.facts}
     return Block(
-        text=draft.text,
-        tokens=draft.tokens,
+        text=text,
+        tokens=count(text) if text else 0,
         facts=tuple(known[fact_id] for fact_id in draft.facts),
         passages=tuple(_explained(draft.passages, material)),
         summaries=tuple(each.snippet for each in draft.summaries.values()),
@@ -372,11 +373,11 @@ def _add_summaries(
         if shown is not None:
             if not shown.words:
                 continue
-            draft.summaries[snippet.episode_id] = shown
-            if (now := draft.tokens) <= limit:
-                used = now
+            cost = draft.count("\n".join(summary_lines(shown)))
+            if used + cost <= limit:
+                draft.summaries[snippet.episode_id] = shown
+                used += cost
                 continue
-            del draft.summaries[snippet.episode_id]
         yield LeftOut(
             what="summary",
             reason=LeftOutReason.SHARE,
@@ -413,9 +414,9 @@ def _summary(snippet: EpisodeSnippet, draft: Draft, room: int) -> ShownSummary:
     return ShownSummary(snippet=snippet, words=words, facts=facts)
 
 
-def _shrink(draft: Draft, budget: int) -> None:
+def _shrink(draft: Draft, budget: int) -> str:
     """Take parts out again, the least valuable first, while the text is over the budget."""
-    while draft.tokens > budget:
+    while draft.count(text := draft.text) > budget and text:
         if draft.summaries:
             draft.summaries.popitem()
         elif draft.passages:
@@ -424,6 +425,7 @@ def _shrink(draft: Draft, budget: int) -> None:
             draft.facts.popitem()
         else:
             draft.time = ""
+    return text
 
 
 def longest(least: int, most: int, fits: Callable[[int], bool]) -> int | None:

@@ -189,6 +189,15 @@ def _detailed(draft: Draft) -> Iterator[str]:
     yield closing(facts_only=not entries and bool(draft.facts or draft.time))
 
 
+def summary_lines(shown: ShownSummary) -> Iterator[str]:
+    """The lines that an episode's summary takes, with its date, where nothing else is quoted."""
+    yield "---"
+    yield date_line(shown.snippet.date)
+    yield from (f"Summary: {spoken(said)}" for said in shown.words)
+    if shown.facts:
+        yield f"Key facts: {' '.join(map(as_sentence, shown.facts))}"
+
+
 def _said_lines(passages: Sequence[Passage]) -> Iterator[str]:
     """A line for each exchange: turns that follow each other stand on one line."""
     line, last = "", None

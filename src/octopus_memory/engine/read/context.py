@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 _LONGEST_QUERY = 2_000
 """Characters of the current message that are searched; the rest of a paste adds noise."""
-_TOKENS_A_CANDIDATE = 16
+_TOKENS_A_CANDIDATE = 24
 """Tokens of the budget per candidate turn; short ones fill what longer ones leave free."""
 _TOKENS_A_LINE = 40
 """Tokens of one line about an episode, of which a question about everything gets many."""
