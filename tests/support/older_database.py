@@ -29,6 +29,7 @@ def make_older(conn: sa.Connection, *, with_pgvector: bool = False) -> None:
     schema.injections.drop(conn)
     schema.message_keys.drop(conn)
     conn.exec_driver_sql("ALTER TABLE octopus_recall DROP COLUMN told")
+    schema.forget_previews.drop(conn)
     conn.exec_driver_sql("ALTER TABLE octopus_conversations DROP COLUMN key_salts")
     for table in ("octopus_turns", "octopus_turns_archive"):
         conn.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN is_indexed")

@@ -8,10 +8,13 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
 from .message import Json
+
+if TYPE_CHECKING:
+    from .forget import Chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +106,8 @@ class Erasure:
     """If given, only this episode of the scope was erased."""
     episode_ids: tuple[UUID, ...] = ()
     """If given, only these episodes of the scope were erased: those of one session."""
+    chosen: Chosen | None = None
+    """If given, only these items of the scope were removed. None again when it is finished."""
     actor: str = "library"
     physical: bool = True
     """True if it must rewrite the files itself before it is finished."""

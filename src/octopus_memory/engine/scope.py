@@ -27,6 +27,7 @@ from ..ports.values import EpisodeQuery
 from .core.rates import Rate, counted
 from .core.runtime import Runtime
 from .facts import FactCalls
+from .forget import ForgetCalls
 from .read import latest, recall
 from .read.ledger import LedgerCalls
 from .read.recall import Ask
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from .memory import Memory
 
 
-class MemoryScope(FactCalls, LedgerCalls, TurnCalls):
+class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
     """A user's memory with one agent. No call reads or changes anything outside of it."""
 
     def __init__(self, memory: Memory, scope: Scope, *, actor: str = "library") -> None:

@@ -64,7 +64,7 @@ def run_pending(runtime: Runtime, worker_id: str) -> PendingReport:
         embedded += done
     fed += mirror.feed(runtime, worker_id)
     pending.resolve_times(runtime, worker_id)
-    pending.prune_idempotency_keys(runtime)
+    pending.prune(runtime)
     return PendingReport(
         embedded=embedded, summarized=summarized, timed_out=timed_out, indexed=fed.given
     )

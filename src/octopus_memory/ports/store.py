@@ -17,6 +17,7 @@ from .audit import AuditLog
 from .episodes import EpisodeLog
 from .erasure import Erasures
 from .facts import Facts
+from .forget import Forgetting
 from .ledger import Ledger
 from .mirror import Mirror
 from .overview import Overview
@@ -33,6 +34,7 @@ class Capability(StrEnum):
     """A role that a store may lack. Every other role is required of every store (BASE)."""
 
     API_KEYS = "api keys"
+    FORGET = "forget"
     MIRROR = "mirror"
     SCRUB = "scrub"
     TRANSFER = "transfer"
@@ -42,6 +44,7 @@ BASE: frozenset[Capability] = frozenset()
 """The capabilities of the smallest store: it remembers, recalls, retains, erases and audits."""
 _OPTIONAL: dict[Capability, type] = {
     Capability.API_KEYS: ApiKeys,
+    Capability.FORGET: Forgetting,
     Capability.MIRROR: Mirror,
     Capability.SCRUB: Scrub,
     Capability.TRANSFER: Transfer,
@@ -61,6 +64,7 @@ class EpisodeStore(
     AuditLog,
     Scrub,
     TurnRemovals,
+    Forgetting,
     Transfer,
     AgentConfigs,
     ApiKeys,

@@ -12,10 +12,12 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...domain.episode import Scope
 from ...domain.errors import OctopusError
+from ...domain.forget_wish import is_forget_wish
 from ...ports.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -43,6 +45,9 @@ class LedgerQueue:
         """Take an entry; a failure to store it is logged, and never raised."""
         if self._read_only:
             return
+        if entry.query is not None and is_forget_wish(entry.query):
+            # The wish repeats what is to be forgotten.
+            entry = replace(entry, query=None)
         self._waiting.append((scope, entry))
         if self.wake is None or len(self._waiting) >= _BATCH:
             self.flush()

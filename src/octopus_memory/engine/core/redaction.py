@@ -236,7 +236,7 @@ def _map_field(key: str, value: Json, role: str, visit: Visit) -> Json:
     if key == "function_call":
         return _map_call(value, visit)
     if isinstance(value, str) and role == Role.TOOL and key in _JSON_TEXT:
-        return _map_json_text(value, visit)
+        return map_json_text(value, visit)
     return map_value(value, "", visit)
 
 
@@ -247,7 +247,7 @@ def _map_part(part: Json, role: str, visit: Visit) -> Json:
         if key in {"type", "input_audio"}:
             return value
         if key == "text" and role == Role.TOOL and isinstance(value, str):
-            return _map_json_text(value, visit)
+            return map_json_text(value, visit)
         return map_value(value, key, visit)
 
     return _map_dict(part, change)
@@ -264,7 +264,7 @@ def _map_call(call: Json, visit: Visit) -> Json:
         if key in {"function", "custom"}:
             return _map_call(value, visit)
         if key in {"arguments", "input"} and isinstance(value, str):
-            return _map_json_text(value, visit)
+            return map_json_text(value, visit)
         return map_value(value, "", visit)
 
     return _map_dict(call, change)
@@ -282,14 +282,14 @@ def map_value(value: Json, key: str, visit: Visit, depth: int = 0) -> Json:
         return _said(visit(Leaf(text=shown, label=label(key))), value) if worth else value
     if depth >= _DEEPEST:
         text = json.dumps(value)
-        new = _map_json_text(text, visit, key)
+        new = map_json_text(text, visit, key)
         return value if new is text else json.loads(new)
     if isinstance(value, list):
         return _map_list(value, lambda item: map_value(item, key, visit, depth + 1))
     return _map_dict(value, lambda name, inner: map_value(inner, name, visit, depth + 1))
 
 
-def _map_json_text(text: str, visit: Visit, key: str = "") -> str:
+def map_json_text(text: str, visit: Visit, key: str = "") -> str:
     """Map the values of JSON in a text and keep all else; plain text is mapped whole."""
     if text.lstrip()[:1] not in ("{", "["):
         return visit(Leaf(text=text)) or text

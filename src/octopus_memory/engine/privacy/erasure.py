@@ -252,7 +252,8 @@ def _search(runtime: Runtime, erasure: Erasure) -> EraseReceipt:
     pending: tuple[str, ...] = ()
     mirror = store.state().mirror
     if mirror is not None:
-        copied = _left_in_mirror(runtime, erasure)
+        # A forgotten turn's row is replaced in the mirror, where its episode stays.
+        copied = 0 if erasure.chosen is not None else _left_in_mirror(runtime, erasure)
         left |= {} if copied is None else {mirror: copied}
         if copied is None or store.waiting_removals(erasure):
             pending = (mirror,)

@@ -375,7 +375,7 @@ def _changes(
     runtime: Runtime, stored: StoredEpisode, guard: Guard, *, with_metadata: bool = False
 ) -> _Changes:
     checked = guard.messages([turn.message for turn in stored.turns])
-    turns = _turns(runtime, stored, checked)
+    turns = rewritten_turns(runtime, stored, checked)
     summary = _summary(runtime, stored, checked, guard)
     facts = _changed_facts(_undeleted(stored.facts), guard)
     metadata = guard.json(stored.metadata) if with_metadata else stored.metadata
@@ -398,13 +398,20 @@ def _changed_facts(facts: Sequence[Fact], guard: Guard) -> tuple[Fact, ...]:
     return tuple(new for new, old in zip(checked, facts, strict=True) if new != old)
 
 
-def _turns(
-    runtime: Runtime, stored: StoredEpisode, checked: Sequence[Checked]
+def rewritten_turns(
+    runtime: Runtime, stored: StoredEpisode, checked: Sequence[Checked | None]
 ) -> list[RewrittenTurn]:
+    """Return the turns that change, with those whose vector was made with a turn that changes.
+
+    `checked` has the new message of each turn; None for a turn that is removed.
+    """
     scope = stored.episode.scope
     config = runtime.config(scope.tenant, scope.agent)
     rewritten, before = [], ("", "")
     for turn, each in zip(stored.turns, checked, strict=True):
+        if each is None:
+            before = (turn.text, before[1])
+            continue
         message = each.message
         embed = prepare.wants_vector(message, config)
         # A short answer is embedded with its question.

@@ -138,7 +138,7 @@ class _Run:
             return False
         finally:
             self._record(actor)
-        pending.prune_idempotency_keys(self._runtime)
+        pending.prune(self._runtime)
         # A run with `now` in the future must not delay the scheduled ones.
         self._runtime.store.set_last_run(JOB, min(self._now, self._runtime.clock.now()))
         return True

@@ -28,6 +28,7 @@ from ...domain.message import Role
 from ...domain.policy import MemoryConfig
 from ...domain.search.terms import passage
 from ...ports.models import Summarizer
+from ...ports.store import Capability
 from ...ports.values import SUMMARY_ORDINAL, OpenEpisode
 from ...ports.work import Work, WorkKind
 from ..core.runtime import Runtime
@@ -62,9 +63,12 @@ class PendingReport:
         )
 
 
-def prune_idempotency_keys(runtime: Runtime) -> int:
-    """Remove idempotency keys that are too old for a retry; returns how many."""
-    return runtime.store.prune_idempotency_keys(before=runtime.clock.now() - _KEYS_KEPT)
+def prune(runtime: Runtime) -> None:
+    """Remove idempotency keys that are too old for a retry, and expired previews."""
+    now = runtime.clock.now()
+    runtime.store.prune_idempotency_keys(before=now - _KEYS_KEPT)
+    if Capability.FORGET in runtime.store.capabilities:
+        runtime.store.prune_previews(before=now)
 
 
 class Batch(NamedTuple):

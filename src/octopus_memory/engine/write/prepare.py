@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from uuid import UUID
 
 from ...domain.checks import check_token_counts
 from ...domain.episode import Scope, Turn, check_name
+from ...domain.forget_wish import about_forgetting
 from ...domain.ids import KEY_DIGEST_SIZE, KEY_SALT_SIZE, new_ids
 from ...domain.message import Message, Role, message_tokens
 from ...domain.policy import MemoryConfig
@@ -29,17 +30,23 @@ def new_turns(
     *,
     findable: bool = True,
     index: Sequence[bool] | None = None,
+    before: Callable[[], Sequence[Message]] = tuple,
 ) -> list[NewTurn]:
     """Make the turns to store: redacted by the agent's settings, with ids and token counts.
 
     With `findable` they are tokenized now, otherwise after they are stored. Turns whose `index`
-    flag is False are replayed but never recalled.
+    flag is False are replayed but never recalled, and so are a wish to forget and the answer to it.
+    `before` reads the messages before these.
     """
     if tokens is not None:
         check_token_counts(tokens, len(messages))
     checked = (guard or runtime.guard(scope)).messages(messages)
     counts = tokens or [message_tokens(each.message, runtime.counter.count) for each in checked]
-    indexed = index or [True] * len(checked)
+    hidden = about_forgetting(messages, before)
+    indexed = [
+        is_indexed and not is_hidden
+        for is_indexed, is_hidden in zip(index or [True] * len(checked), hidden, strict=True)
+    ]
     return [
         NewTurn(
             turn_id,

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 from ...domain import boundary, tool_calls
@@ -51,6 +52,8 @@ log = logging.getLogger(__name__)
 
 _RETRIES = 20
 """Retries of a write that lost a race with another caller in the same session."""
+_CONTEXT = 8
+"""Turns before a message that tell whether it belongs to an exchange about forgetting."""
 
 
 @retry_on_settings_change
@@ -181,6 +184,7 @@ def _add(
 ) -> list[Turn]:
     parsed, times, tokens = given.messages, given.times, given.tokens
     first_guard = runtime.guard(scope, session_id=session_named(where))
+    said_before = partial(_said_before, runtime, scope, where)
     first_turns = prepare.new_turns(
         runtime,
         scope,
@@ -191,6 +195,7 @@ def _add(
         first_guard,
         findable=False,
         index=given.indexed,
+        before=said_before,
     )
     for attempt in range(_RETRIES):
         guard, turns = first_guard, first_turns
@@ -230,6 +235,7 @@ def _add(
                 guard,
                 findable=False,
                 index=given.indexed,
+                before=said_before,
             )
         write = Append(
             scope=scope,
@@ -267,6 +273,14 @@ def _add(
             cache_target(runtime, scope, where, destination, turns)
         return stored
     raise EpisodeChanged(destination.session_id)
+
+
+def _said_before(runtime: Runtime, scope: Scope, where: Episode | UUID | str) -> list[Message]:
+    """Return the last messages of the session that is written to."""
+    episode = find_episode(runtime, scope, where)
+    session_id = session_named(where) if episode is None else episode.session_id
+    replay = runtime.store.replay(scope, session_id, last=_CONTEXT) if session_id else None
+    return [] if replay is None else [turn.message for turn in replay.turns]
 
 
 def _repeated(

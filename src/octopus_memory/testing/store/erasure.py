@@ -11,11 +11,12 @@ from ...domain.audit import AuditDraft
 from ...domain.episode import Scope
 from ...domain.erasure import Erasure, Subject
 from ...domain.errors import EpisodeClosed, EpisodeNotFound, LegalHold
+from ...domain.forget import Chosen
 from ...domain.identity import AccessRole, ApiKey
 from ...domain.ids import new_id
 from ...domain.ledger import Injected, InjectedKind, Injection
 from ...domain.retention import Hold
-from ...ports.store import EpisodeStore
+from ...ports.store import Capability, EpisodeStore
 from ...ports.values import Append, EpisodeQuery, Placeholder
 from ..fakes import (
     START,
@@ -86,6 +87,9 @@ def fill(store: EpisodeStore, scope: Scope) -> Append:
     shown = Injected(kind=InjectedKind.PASSAGE, rank=1, episode_id=cold.id, ordinal=0)
     used = Injection(id=new_id(), session_id="open", at=START, shown=(shown,))
     store.record_injections(scope.tenant, [(scope, used)])
+    if Capability.FORGET in store.capabilities:
+        chosen = Chosen(summaries={cold.id: ("5e",)})
+        store.keep_preview(scope, "token", chosen, expires_at=after(hours=1), now=START)
     return write
 
 
@@ -132,6 +136,7 @@ class EraseTests(StoreTests):
             "facts": 2,
             "ledger items": 1,
             "ledger entries": 1,
+            "forget previews": int(Capability.FORGET in store.capabilities),
             "episodes": 3,
             "sessions": 3,
             "scopes": 1,
@@ -307,6 +312,7 @@ class EraseTests(StoreTests):
             "facts": 2,
             "ledger items": 1,
             "ledger entries": 1,
+            "forget previews": int(Capability.FORGET in store.capabilities),
             "episodes": 3,
             "sessions": 3,
             "scopes": 1,

@@ -30,6 +30,7 @@ from .episodes import (
 from .erasure import EraseTests
 from .fact_life import FactLifeTests
 from .facts import BetterFactsTests, FactAtomicityTests, FactIsolationTests, FactTests
+from .forget import ForgetTests, PreviewTests
 from .holds import HoldTests, LeadTests
 from .index_turns import IndexTurnsTests, UnindexedStageTests, UnindexedTurnsTests
 from .isolation import IsolationTests, LookAlikeTests
@@ -119,6 +120,8 @@ class StoreSuite(
     FactAtomicityTests,
     FactIsolationTests,
     TurnRemovalTests,
+    PreviewTests,
+    ForgetTests,
     LedgerTests,
     LedgerLifeTests,
     OverviewTests,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ....domain.errors import SchemaTooNew, StoreUnavailable
 from .lazy import sa, schema
 
-HEAD = "0012"
+HEAD = "0014"
 VERSION_TABLE = "octopus_schema"
 
 

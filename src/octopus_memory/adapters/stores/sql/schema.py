@@ -320,6 +320,18 @@ injected = _table(
     clustered=True,
 )
 
+# Items of previews that `forget` may be confirmed for: ids and digests, without text.
+forget_previews = _table(
+    "forget_previews",
+    sa.Column("scope_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("token", sa.String(32), primary_key=True),
+    sa.Column("tenant", _Tenant, nullable=False),
+    sa.Column("expires_at", UtcTime, nullable=False),
+    sa.Column("chosen", sa.Text, nullable=False),
+    sa.Index("octopus_forget_previews_age", "expires_at"),
+    clustered=True,
+)
+
 holds = _table(
     "holds",
     sa.Column("id", Uuid, primary_key=True),

@@ -32,6 +32,7 @@ _COLUMNS = [
     (schema.idempotency, ("key",)),
     (schema.message_keys, ("digest", "session_id")),
     (schema.work, ("episode_id",)),
+    (schema.forget_previews, ("chosen",)),
 ]
 """Every column that can hold personal data."""
 

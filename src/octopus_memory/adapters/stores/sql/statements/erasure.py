@@ -14,7 +14,7 @@ from .....domain.message import Json
 from .....ports.work import WorkKind
 from .. import rows
 from ..lazy import Connection, sa, schema, sql_for, without_snapshot
-from . import audit, common, holds, ledger, message_keys, meta, mirror, remove, scopes
+from . import audit, common, forget, holds, ledger, message_keys, meta, mirror, remove, scopes
 
 if TYPE_CHECKING:
     from .....domain.audit import AuditDraft
@@ -37,6 +37,7 @@ def _tables() -> dict[str, sa.Table]:
         "facts": schema.facts,
         "ledger items": schema.injected,
         "ledger entries": schema.injections,
+        "forget previews": schema.forget_previews,
         "episodes": schema.episodes,
         "sessions": schema.conversations,
     }
@@ -54,33 +55,42 @@ def erase(conn: Connection, subject: Subject, erasure: Erasure, entry: AuditDraf
         done = _erase_session(conn, subject, subject.session_id, erasure)
     else:
         done = _erase_scopes(conn, subject, erasure)
+    return record(conn, done, entry)
+
+
+def record(conn: Connection, done: Erasure, entry: AuditDraft) -> Erasure:
+    """Store an erasure as unfinished, and its entry in the audit log."""
     if any(done.removed.values()):
         number = meta.count_removal(conn)
     else:
         # Rows that were removed earlier may still be in the files.
         number = meta.number(conn, meta.REMOVALS)
     done = replace(done, number=number)
-    facts: dict[str, Json] = {
-        "removed": dict(done.removed),
-        "scope_ids": list(done.scope_ids),
-        "episode_id": None if done.episode_id is None else str(done.episode_id),
-        "episode_ids": [str(episode_id) for episode_id in done.episode_ids],
-        "actor": done.actor,
-        "physical": done.physical,
-        "number": done.number,
-    }
     conn.execute(
         sa.insert(schema.erasures).values(
             id=done.id,
             tenant=done.tenant,
             at=done.at,
             subject=done.subject,
-            facts=rows.dump_json(facts),
+            facts=rows.dump_json(_facts(done)),
             is_finished=False,
         )
     )
     audit.append(conn, replace(entry, detail={**entry.detail, "removed": dict(done.removed)}))
     return done
+
+
+def _facts(done: Erasure) -> dict[str, Json]:
+    return {
+        "removed": dict(done.removed),
+        "scope_ids": list(done.scope_ids),
+        "episode_id": None if done.episode_id is None else str(done.episode_id),
+        "episode_ids": [str(episode_id) for episode_id in done.episode_ids],
+        "chosen": None if done.chosen is None else done.chosen.to_dict(),
+        "actor": done.actor,
+        "physical": done.physical,
+        "number": done.number,
+    }
 
 
 def _erase_scopes(conn: Connection, subject: Subject, erasure: Erasure) -> Erasure:
@@ -195,6 +205,8 @@ def _remove_empty_scope(conn: Connection, scope_id: int) -> int:
 
 
 def left_of(conn: Connection, erasure: Erasure) -> dict[str, int]:
+    if erasure.chosen is not None:
+        return forget.left_of(conn, erasure, erasure.chosen)
     left = {}
     for name, table in _tables().items():
         wanted = [table.c.tenant == erasure.tenant]
@@ -273,6 +285,10 @@ def keep_receipt(
     *,
     finished: bool,
 ) -> bool:
+    values: dict[str, Any] = {"receipt": rows.dump_json(receipt), "is_finished": finished}
+    if finished and erasure.chosen is not None:
+        # The digests were needed for the search alone.
+        values["facts"] = rows.dump_json(_facts(replace(erasure, chosen=None)))
     done = conn.execute(
         sa.update(schema.erasures)
         .where(
@@ -280,7 +296,7 @@ def keep_receipt(
             schema.erasures.c.tenant == erasure.tenant,
             schema.erasures.c.is_finished.is_(False),
         )
-        .values(receipt=rows.dump_json(receipt), is_finished=finished)
+        .values(**values)
     )
     if not done.rowcount:
         return False
@@ -290,8 +306,10 @@ def keep_receipt(
 
 def _erasure(row: sa.Row[Any]) -> Erasure:
     from .....domain.erasure import Erasure
+    from .....domain.forget import Chosen
 
     facts: Any = rows.load_json(row.facts)
+    chosen = facts.get("chosen")
     return Erasure(
         id=row.id,
         tenant=row.tenant,
@@ -301,6 +319,7 @@ def _erasure(row: sa.Row[Any]) -> Erasure:
         scope_ids=tuple(facts["scope_ids"]),
         episode_id=None if facts["episode_id"] is None else UUID(facts["episode_id"]),
         episode_ids=tuple(UUID(each) for each in facts.get("episode_ids", ())),
+        chosen=Chosen.from_dict(chosen) if chosen else None,
         actor=facts["actor"],
         physical=facts["physical"],
         number=facts["number"],

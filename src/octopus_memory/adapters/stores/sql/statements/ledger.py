@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -154,8 +154,6 @@ def drop_for_turns(
 
 def renumber(conn: Connection, scope_id: int, episode_id: UUID, number: Mapping[int, int]) -> None:
     """Renumber an episode's items after a removal of turns; delete those whose turn is gone."""
-    from .....domain.ledger import pack_items
-
     table = schema.injected
     here = sa.and_(table.c.scope_id == scope_id, table.c.episode_id == episode_id)
 
@@ -167,14 +165,74 @@ def renumber(conn: Connection, scope_id: int, episode_id: UUID, number: Mapping[
         ]
 
     for row in conn.execute(sa.select(table).where(here)).all():
-        shown, cut = map(moved, _loaded(row.memories))
-        this = sa.and_(here, table.c.injection_id == row.injection_id)
-        if not shown and not cut:
-            conn.execute(sa.delete(table).where(this))
-            continue
-        text = json.dumps([pack_items(shown), pack_items(cut)], separators=(",", ":"))
-        if text != row.memories:
-            conn.execute(sa.update(table).where(this).values(shown=len(shown), memories=text))
+        _rewrite_items(conn, row, *map(moved, _loaded(row.memories)))
+
+
+def _rewrite_items(
+    conn: Connection, row: rows.Row, shown: list[Injected], cut: list[Injected]
+) -> None:
+    """Replace an episode's items in an entry; a row without any is deleted."""
+    from .....domain.ledger import pack_items
+
+    table = schema.injected
+    this = sa.and_(
+        table.c.scope_id == row.scope_id,
+        table.c.episode_id == row.episode_id,
+        table.c.injection_id == row.injection_id,
+    )
+    if not shown and not cut:
+        conn.execute(sa.delete(table).where(this))
+        return
+    text = json.dumps([pack_items(shown), pack_items(cut)], separators=(",", ":"))
+    if text != row.memories:
+        conn.execute(sa.update(table).where(this).values(shown=len(shown), memories=text))
+
+
+def drop_items(
+    conn: Connection, scope_id: int, gone: Mapping[UUID, tuple[Collection[int], Collection[UUID]]]
+) -> int:
+    """Delete the items of turns and facts, by episode (`NO_EPISODE` for facts that a caller gave).
+
+    Turns are named by their ordinals. Returns how many items.
+    """
+    table, dropped = schema.injected, 0
+    for episode_id, (ordinals, fact_ids) in gone.items():
+        here = sa.and_(table.c.scope_id == scope_id, table.c.episode_id == episode_id)
+        for row in conn.execute(sa.select(table).where(here)).all():
+            before = [_unpacked(packed, episode_id) for packed in _loaded(row.memories)]
+            shown, cut = (
+                [i for i in items if i.ordinal not in ordinals and i.fact_id not in fact_ids]
+                for items in before
+            )
+            fewer = sum(map(len, before)) - len(shown) - len(cut)
+            if fewer:
+                _rewrite_items(conn, row, shown, cut)
+                dropped += fewer
+    return dropped
+
+
+def _with_query(scope_id: int, ids: Sequence[UUID]) -> sa.ColumnElement[bool]:
+    table = schema.injections
+    mine = sa.and_(table.c.scope_id == scope_id, table.c.id.in_(ids))
+    return sa.and_(mine, table.c.query.is_not(None))
+
+
+def drop_queries(conn: Connection, scope_id: int, ids: Sequence[UUID]) -> int:
+    """Delete the queries of entries; returns how many."""
+    gone = [
+        sa.update(schema.injections)
+        .where(_with_query(scope_id, some))
+        .values(codec=None, query=None)
+        for some in common.chunks(ids)
+    ]
+    return sum(conn.execute(each).rowcount for each in gone)
+
+
+def count_queries(conn: Connection, scope_id: int, ids: Sequence[UUID]) -> int:
+    """The number of these entries that have a query."""
+    count = sa.select(sa.func.count()).select_from(schema.injections)
+    found = [count.where(_with_query(scope_id, some)) for some in common.chunks(ids)]
+    return sum(int(conn.execute(each).scalar_one()) for each in found)
 
 
 def _loaded(text: str) -> tuple[Any, Any]:

@@ -32,6 +32,14 @@ def _drop_keys() -> sa.Delete:
 
 
 @sql
+def _drop_previews() -> sa.Delete:
+    # A preview may have digests of the episode's text.
+    return sa.delete(schema.forget_previews).where(
+        schema.forget_previews.c.scope_id == sa.bindparam("scope_")
+    )
+
+
+@sql
 def _drop_episode() -> sa.Delete:
     return sa.delete(schema.episodes).where(common.this_episode())
 
@@ -80,6 +88,7 @@ def episode(
         "ledger items": ledger.drop_items_of_episode,
         "ledger items of its turns": ledger.drop_items_of_turns,
         "ledger entries": ledger.drop_entries_of_turns,
+        "forget previews": _drop_previews,
         "episodes": _drop_episode,
     }
     done = results_of(conn, *((statement, this) for statement in statements.values()))

@@ -1,0 +1,179 @@
+"""Forgetting: what a wish to forget is about, previewed before it is removed.
+
+A preview holds texts and is never stored. What is stored until it expires is the `Chosen` items:
+ids, and keyed digests of the sentences that would go.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import Any, Self, TypeAlias
+from uuid import UUID
+
+from .erasure import EraseReceipt
+from .message import Json
+
+ForgetReceipt: TypeAlias = EraseReceipt
+"""Proof of a removal. It is listed and finished with the receipts of erasures."""
+
+PREVIEW_LIFE = timedelta(hours=1)
+"""Time in which a preview can be confirmed."""
+FORGOTTEN = "[forgotten]"
+"""Replaces a text that nothing is left of, where its message must stay."""
+ABOUT_LIMIT = 500
+"""Maximum characters of `about`."""
+
+TURN, SENTENCE, FACT, SUMMARY = "turn", "sentence", "fact", "summary"
+
+_SENTENCE = re.compile(
+    r"(?:[^\n.!?…。！？]|[.!?…](?=[^\s.!?…\"'”’»)\]]))*[.!?…。！？]*[\"'”’»)\]」』）]*\s*"
+)
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(.¿¡])(?:[^\W\d_]|Drs?|Dra|Mrs?|Ms|Mme|Mlle|Hrn?|Fr|Sra?|Srta|Prof|St|N[or]|Nr"
+    r"|Tel|vs|ca|bzw|inkl|zzgl|evtl|approx|incl|etc)\.\s*$"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetItem:
+    """One thing that would be removed, or may be meant."""
+
+    what: str
+    """`turn`, `sentence` (of a turn), `fact` or `summary` (lines of it)."""
+    text: str
+    date: datetime
+    """Time when it was said; for a summary, the start of its episode."""
+    reason: str
+    """Why it is part of the preview."""
+    episode_id: UUID | None = None
+    """None for a fact that a caller gave."""
+    session_id: str | None = None
+    turn_id: UUID | None = None
+    fact_id: UUID | None = None
+    role: str | None = None
+    """Role of the turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetPreview:
+    """What `forget` would remove. Nothing is removed until its token is confirmed."""
+
+    token: str
+    """Pass it as `confirm`. Empty if nothing matches clearly."""
+    expires_at: datetime
+    is_clear: bool
+    """False if nothing matches clearly: then nothing can be confirmed."""
+    items: tuple[ForgetItem, ...] = ()
+    """What the token removes; if it is not clear, what may be meant."""
+    related: tuple[ForgetItem, ...] = ()
+    """What may be meant too, and stays unless it is named by its id."""
+
+
+Digests: TypeAlias = tuple[str, ...]
+"""Keyed digests of sentences."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The items of a preview, without their text."""
+
+    turns: Mapping[UUID, Mapping[UUID, Digests | None]] = field(default_factory=dict)
+    """By episode and turn, the sentences to remove; None for the whole turn."""
+    summaries: Mapping[UUID, Digests] = field(default_factory=dict)
+    """By episode, the sentences of its summary and key facts."""
+    facts: tuple[UUID, ...] = ()
+    queries: tuple[UUID, ...] = ()
+    """Entries of the ledger that lose their query."""
+
+    def __bool__(self) -> bool:
+        return bool(self.turns or self.summaries or self.facts)
+
+    @property
+    def episode_ids(self) -> list[UUID]:
+        return list(dict.fromkeys((*self.turns, *self.summaries)))
+
+    def to_dict(self) -> dict[str, Json]:
+        return {
+            "turns": {
+                str(episode): {str(turn): parts and list(parts) for turn, parts in turns.items()}
+                for episode, turns in self.turns.items()
+            },
+            "summaries": {str(episode): list(parts) for episode, parts in self.summaries.items()},
+            "facts": [str(each) for each in self.facts],
+            "queries": [str(each) for each in self.queries],
+        }
+
+    @classmethod
+    def from_dict(cls, kept: Mapping[str, Any]) -> Self:
+        """Reverse of `to_dict`."""
+        return cls(
+            turns={
+                UUID(episode): {
+                    UUID(turn): None if parts is None else tuple(parts)
+                    for turn, parts in turns.items()
+                }
+                for episode, turns in kept["turns"].items()
+            },
+            summaries={UUID(episode): tuple(each) for episode, each in kept["summaries"].items()},
+            facts=tuple(map(UUID, kept["facts"])),
+            queries=tuple(map(UUID, kept["queries"])),
+        )
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a text with the space after them: joined, they are the text again."""
+    held = ""
+    for line in text.splitlines(keepends=True):
+        for piece in _SENTENCE.findall(line):
+            held += piece
+            if piece and not _ABBREVIATION.search(held[-12:]):
+                yield held
+                held = ""
+    if held:
+        yield held
+
+
+def text_digest(salt: bytes, tenant: str, text: str) -> str:
+    """Digest of a sentence, keyed by the database and the tenant, so that it matches nowhere else.
+
+    White space does not count, because a summary may join lines.
+    """
+    said = f"{tenant}\0{' '.join(text.split())}".encode("utf-8", "surrogatepass")
+    return blake2b(said, key=salt[:64], digest_size=12).hexdigest()
+
+
+def without(text: str, goes: Callable[[str], bool]) -> str | None:
+    """The text without the sentences that go; None if none does.
+
+    A text that nothing is left of becomes `FORGOTTEN`.
+    """
+    parts = list(sentences(text))
+    kept = [part for part in parts if not goes(part)]
+    if len(kept) == len(parts):
+        return None
+    left = "".join(kept).rstrip()
+    return left if any(map(str.isalnum, left)) else FORGOTTEN
+
+
+def texts_in(value: Json) -> Iterator[str]:
+    """Every text in a message's body, with those inside of JSON that is stored as text."""
+    if isinstance(value, str):
+        if value.lstrip()[:1] in ("{", "["):
+            try:
+                yield from texts_in(json.loads(value))
+            except (ValueError, RecursionError):
+                pass
+            else:
+                return
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from texts_in(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from texts_in(inner)
