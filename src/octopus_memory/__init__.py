@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from .domain.context import MemoryContext
     from .domain.erasure import EraseReceipt
     from .domain.facts import Fact, FactKind, FactOrigin
+    from .domain.forget import ForgetItem, ForgetPreview, ForgetReceipt
     from .domain.ledger import EpisodeUse, EpisodeUses, Injected, InjectedKind, Injection
     from .domain.overview import ScopeOverview, ScopeSearch, TenantOverview
     from .domain.page import Page
@@ -139,6 +140,9 @@ __all__ = [
     "FactKind",
     "FactNotFound",
     "FactOrigin",
+    "ForgetItem",
+    "ForgetPreview",
+    "ForgetReceipt",
     "Hold",
     "IdempotencyConflict",
     "ImportReport",
@@ -219,6 +223,7 @@ _LATER = {
     "domain.context": ("MemoryContext",),
     "domain.erasure": ("EraseReceipt",),
     "domain.facts": ("Fact", "FactKind", "FactOrigin"),
+    "domain.forget": ("ForgetItem", "ForgetPreview", "ForgetReceipt"),
     "domain.ledger": ("EpisodeUse", "EpisodeUses", "Injected", "InjectedKind", "Injection"),
     "domain.overview": ("ScopeOverview", "ScopeSearch", "TenantOverview"),
     "domain.page": ("Page",),

@@ -21,7 +21,7 @@ _PANELS = {
     "Read": ("recall", "recent", "replay", "why", "stats", "facts", "inspect"),
     "Write": ("add", "run-pending"),
     "Retain and erase": (
-        *("delete", "restore", "erase", "scrub", "compact"),
+        *("delete", "restore", "forget", "erase", "scrub", "compact"),
         *("retention", "holds", "receipts", "audit"),
     ),
     "Operate": ("worker", "reembed", "config", "keys", "index", "serve", "mcp"),
@@ -79,6 +79,8 @@ def _load(name: str) -> Loaded:  # noqa: PLR0912, PLR0915 - one case for each mo
             from .faces.cli import retention as module
         case "erase" | "compact" | "receipts":
             from .faces.cli import erase as module
+        case "forget":
+            from .faces.cli import forget as module
         case "scrub":
             from .faces.cli import scrub as module
         case "audit":

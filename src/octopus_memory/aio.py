@@ -12,16 +12,18 @@ import asyncio
 import contextvars
 import functools
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 from uuid import UUID
 
-from .domain.episode import EndReason, Episode, Scope
+from .domain.episode import EndReason, Episode, Scope, Turn
+from .domain.facts import Fact
+from .domain.forget import ForgetPreview, ForgetReceipt
 from .domain.message import Json
 from .domain.policy import MemoryConfig
 from .engine.memory import Memory
@@ -203,6 +205,9 @@ class AsyncRemoteMemory:
         await self.close()
 
 
+_forget: Callable[..., Awaitable[Any]] = _awaited(MemoryScope.forget)
+
+
 class AsyncMemoryScope:
     """`MemoryScope` for asyncio."""
 
@@ -259,6 +264,34 @@ class AsyncMemoryScope:
     remove_turns = _awaited(MemoryScope.remove_turns)
     injections = _awaited(MemoryScope.injections)
     uses = _awaited(MemoryScope.uses)
+
+    @overload
+    async def forget(
+        self,
+        about: str | None = None,
+        *,
+        turns: Collection[Turn | UUID | str] = (),
+        facts: Collection[Fact | UUID | str] = (),
+        actor: str | None = None,
+    ) -> ForgetPreview: ...
+
+    @overload
+    async def forget(self, *, confirm: str, actor: str | None = None) -> ForgetReceipt: ...
+
+    async def forget(
+        self,
+        about: str | None = None,
+        *,
+        turns: Collection[Turn | UUID | str] = (),
+        facts: Collection[Fact | UUID | str] = (),
+        confirm: str | None = None,
+        actor: str | None = None,
+    ) -> ForgetPreview | ForgetReceipt:
+        """See `MemoryScope.forget`."""
+        given = {"turns": turns, "facts": facts, "confirm": confirm, "actor": actor}
+        done: ForgetPreview | ForgetReceipt = await _forget(self, about, **given)
+        return done
+
     erase = _awaited(MemoryScope.erase)
     erase_episode = _awaited(MemoryScope.erase_episode)
     erase_session = _awaited(MemoryScope.erase_session)

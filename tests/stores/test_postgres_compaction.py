@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from octopus_memory import EpisodicMemory
 from octopus_memory.adapters.stores.postgres import compaction as postgres_compaction
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.adapters.stores.sql import schema
@@ -70,6 +71,26 @@ def test_the_data_folder_keeps_nothing_of_what_was_erased(server: LocalServer, d
     assert len(_found(server.data, kept)) > len(kept) * 0.7
     assert [scope for _, scope in store.scopes(tenant=ERASED.tenant)] == [KEPT]
     store.close()
+
+
+def test_the_data_folder_keeps_nothing_of_what_was_forgotten(
+    server: LocalServer, database: Database
+):
+    gone, stays = os.urandom(8).hex(), os.urandom(8).hex()
+    with EpisodicMemory.open(database.owner_url, embedder="hashing", background=False) as memory:
+        scope = memory.scope(user=KEPT.user)
+        scope.store([("user", f"I keep {stays}. I lost {gone}."), ("user", f"I want {gone}!")])
+        scope.add_fact(f"Looks for {gone}.")
+        memory.run_pending()
+        before = _traces(database, KEPT)
+        receipt = scope.forget(confirm=scope.forget(gone).token)
+        assert receipt.is_complete
+        lost = before - _traces(database, KEPT)
+        assert len(lost) > 10
+        assert _found(server.data, lost | {gone.encode()}) == set()
+        assert [turn.text for turn in scope.session(scope.sessions().items[0].id).turns] == [
+            f"I keep {stays}."
+        ]
 
 
 def _fill(store: PostgresStore, scope: Scope) -> None:

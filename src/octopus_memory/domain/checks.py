@@ -9,7 +9,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from .episode import Episode, Turn, check_name, check_time
-from .errors import EpisodeNotFound, FactNotFound, InvalidInput, InvalidMessage
+from .errors import EpisodeNotFound, FactNotFound, InvalidInput, InvalidMessage, NotFound
 from .facts import Fact, FactKind, check_kind
 from .forms import is_opaque, parts_of
 from .ids import as_id, new_id
@@ -19,6 +19,7 @@ from .policy import MOST_RECALLED
 Times = datetime | Sequence[datetime] | None
 """A time for all messages, a list with one for each, or None for the current time."""
 _MOST_TOKENS = 2**31 - 1
+NO_TURN = "no turn of that id in this scope: session() shows the ids of turns"
 
 
 class ParsedTurns(NamedTuple):
@@ -90,6 +91,17 @@ def fact_id_of(given: Fact | UUID | str) -> UUID:
     found = as_id("fact_id", given, Fact)
     if found is None:
         raise FactNotFound(str(given))
+    return found
+
+
+def turn_id_of(given: Turn | UUID | str) -> UUID:
+    """Return the id of a turn, or the id that a text spells.
+
+    :raises NotFound: for a text that is not a UUID
+    """
+    found = as_id("turn_id", given, Turn)
+    if found is None:
+        raise NotFound(NO_TURN)
     return found
 
 

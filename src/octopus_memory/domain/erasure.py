@@ -107,7 +107,7 @@ class Erasure:
     episode_ids: tuple[UUID, ...] = ()
     """If given, only these episodes of the scope were erased: those of one session."""
     chosen: Chosen | None = None
-    """If given, only these items of the scope were removed. None again when it is finished."""
+    """If given, only these items of the scope were removed. The store keeps them by their ids."""
     actor: str = "library"
     physical: bool = True
     """True if it must rewrite the files itself before it is finished."""

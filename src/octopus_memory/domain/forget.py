@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Any, Self, TypeAlias
 from uuid import UUID
 
 from .erasure import EraseReceipt
+from .errors import InvalidInput
 from .message import Json
 
 ForgetReceipt: TypeAlias = EraseReceipt
@@ -74,6 +75,29 @@ class ForgetPreview:
     """What may be meant too, and stays unless it is named by its id."""
 
 
+def check_forget(
+    about: str | None, turns: Collection[object], facts: Collection[object], confirm: str | None
+) -> None:
+    """Check the arguments of `forget`.
+
+    :raises InvalidInput: naming the field
+    """
+    if confirm is not None:
+        if not isinstance(confirm, str) or not confirm:
+            raise InvalidInput("confirm", "must be the token of a preview")
+        if about is not None or turns or facts:
+            raise InvalidInput("confirm", "must be given alone: the preview names the items")
+        return
+    if about is None and not turns and not facts:
+        raise InvalidInput("about", "must say what to forget, or turns or facts must name it")
+    if about is None:
+        return
+    if not isinstance(about, str) or not about.strip():
+        raise InvalidInput("about", "must be text that says what to forget")
+    if len(about) > ABOUT_LIMIT:
+        raise InvalidInput("about", f"must have at most {ABOUT_LIMIT} characters")
+
+
 Digests: TypeAlias = tuple[str, ...]
 """Keyed digests of sentences."""
 
@@ -97,10 +121,24 @@ class Chosen:
     def episode_ids(self) -> list[UUID]:
         return list(dict.fromkeys((*self.turns, *self.summaries)))
 
+    def ids(self) -> Self:
+        """The items without digests, which must not outlive the text."""
+        return replace(
+            self,
+            turns={
+                episode: {turn: parts and () for turn, parts in turns.items()}
+                for episode, turns in self.turns.items()
+            },
+            summaries=dict.fromkeys(self.summaries, ()),
+        )
+
     def to_dict(self) -> dict[str, Json]:
         return {
             "turns": {
-                str(episode): {str(turn): parts and list(parts) for turn, parts in turns.items()}
+                str(episode): {
+                    str(turn): None if parts is None else list(parts)
+                    for turn, parts in turns.items()
+                }
                 for episode, turns in self.turns.items()
             },
             "summaries": {str(episode): list(parts) for episode, parts in self.summaries.items()},

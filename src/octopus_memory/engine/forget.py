@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, overload
 from uuid import UUID
 
 from ..domain.episode import Scope, Turn
-from ..domain.errors import InvalidInput
 from ..domain.facts import Fact
+from ..domain.forget import check_forget
 from .core.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -66,13 +66,10 @@ class ForgetCalls(ABC):
         """
         from .privacy import forget
 
+        check_forget(about, turns, facts, confirm)
         if confirm is not None:
-            if about is not None or turns or facts:
-                raise InvalidInput("confirm", "must be given alone: the preview names the items")
             receipt = forget.confirm(self._runtime, self.scope, confirm, actor=actor or self._actor)
             self._memory.wake()
             return receipt
-        if about is None and not turns and not facts:
-            raise InvalidInput("about", "must say what to forget, or turns or facts must name it")
         with self._reading("forget") as runtime:
             return forget.preview(runtime, self.scope, about, turns=turns, facts=facts)

@@ -23,6 +23,7 @@ from ..domain.episode import (
 )
 from ..domain.erasure import EraseReceipt
 from ..domain.facts import Fact, FactKind, FactOrigin
+from ..domain.forget import ForgetItem, ForgetPreview
 from ..domain.message import Message, Role
 from ..domain.page import Page
 from ..domain.replay import EpisodeReplay, SessionReplay
@@ -201,6 +202,31 @@ def _maybe_id(text: str | None) -> UUID | None:
 @read
 def receipt(body: Body) -> EraseReceipt:
     return EraseReceipt.from_dict(body)
+
+
+@read
+def forget_preview(body: Body) -> ForgetPreview:
+    return ForgetPreview(
+        token=body["token"],
+        expires_at=moment(body["expiresAt"]),
+        is_clear=body["isClear"],
+        items=tuple(map(_forget_item, body["items"])),
+        related=tuple(map(_forget_item, body["related"])),
+    )
+
+
+def _forget_item(body: Body) -> ForgetItem:
+    return ForgetItem(
+        what=body["what"],
+        text=body["text"],
+        date=moment(body["date"]),
+        reason=body["reason"],
+        episode_id=_maybe_id(body["episodeId"]),
+        session_id=body["sessionId"],
+        turn_id=_maybe_id(body["turnId"]),
+        fact_id=_maybe_id(body["factId"]),
+        role=body["role"],
+    )
 
 
 def snippet(body: Body) -> EpisodeSnippet:

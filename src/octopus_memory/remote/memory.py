@@ -38,6 +38,7 @@ from ..domain.replay import EpisodeReplay, SessionReplay
 from ..episode_block import EpisodeInHand
 from . import decode, encode
 from .facts import RemoteFacts
+from .forget import RemoteForget
 from .ledger import RemoteLedger
 from .transport import Transport, segment
 
@@ -143,7 +144,7 @@ class RemoteMemory:
         self.close()
 
 
-class RemoteScope(RemoteFacts, RemoteLedger):
+class RemoteScope(RemoteFacts, RemoteForget, RemoteLedger):
     """`MemoryScope`, over HTTP."""
 
     def __init__(self, transport: Transport, scope: Scope, *, actor: str | None = None) -> None:

@@ -12,13 +12,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from ...domain.checks import fact_id_of
+from ...domain.checks import fact_id_of, turn_id_of
 from ...domain.episode import Scope, Summary, Turn
 from ...domain.erasure import Erasure
-from ...domain.errors import EpisodeChanged, EpisodeNotFound, InvalidInput, NotFound
+from ...domain.errors import EpisodeChanged, EpisodeNotFound, NotFound
 from ...domain.facts import Fact
 from ...domain.forget import (
-    ABOUT_LIMIT,
     FORGOTTEN,
     PREVIEW_LIFE,
     Chosen,
@@ -28,7 +27,7 @@ from ...domain.forget import (
     text_digest,
     without,
 )
-from ...domain.ids import as_id, new_id
+from ...domain.ids import new_id
 from ...domain.message import Message
 from ...ports.forget import ForgottenEpisode
 from ...ports.values import NewSummary, StoredEpisode
@@ -64,11 +63,10 @@ def preview(
     expires_at = runtime.clock.now() + PREVIEW_LIFE
     found = Found()
     if about is not None:
-        found = search(runtime, scope, _checked(about))
+        found = search(runtime, scope, about)
     if turns or facts:
-        turn_ids = [_turn_id(each) for each in turns]
-        named = by_ids(runtime, scope, turn_ids, [fact_id_of(each) for each in facts])
-        found = found.joined(named)
+        ids = [turn_id_of(each) for each in turns], [fact_id_of(each) for each in facts]
+        found = found.joined(by_ids(runtime, scope, *ids))
     if not found.chosen:
         return ForgetPreview(
             token="", expires_at=expires_at, is_clear=False, items=tuple(found.weak)
@@ -86,21 +84,6 @@ def preview(
     )
 
 
-def _checked(about: str) -> str:
-    if not isinstance(about, str) or not about.strip():
-        raise InvalidInput("about", "must be text that says what to forget")
-    if len(about) > ABOUT_LIMIT:
-        raise InvalidInput("about", f"must have at most {ABOUT_LIMIT} characters")
-    return about
-
-
-def _turn_id(given: Turn | UUID | str) -> UUID:
-    found = as_id("turns", given, Turn)
-    if found is None:
-        raise NotFound("no turn of that id in this scope: forget() lists ids in its preview")
-    return found
-
-
 @retry_on_settings_change
 def confirm(runtime: Runtime, scope: Scope, token: str, *, actor: str) -> ForgetReceipt:
     """Remove the items of a preview.
@@ -108,8 +91,6 @@ def confirm(runtime: Runtime, scope: Scope, token: str, *, actor: str) -> Forget
     :raises NotFound: when the token is unknown here, expired or used
     :raises LegalHold: when a hold applies; nothing is removed
     """
-    if not isinstance(token, str) or not token:
-        raise InvalidInput("confirm", "must be the token of a preview")
     runtime.ledger.flush()
     return erasure.complete(runtime, _removed(runtime, scope, token, actor=actor))
 
@@ -164,11 +145,13 @@ def _episode(runtime: Runtime, was: StoredEpisode, chosen: Chosen) -> ForgottenE
             checked.append(Checked(message=turn.message))
             continue
         digests = wanted[turn.id]
-        if digests is None and not was.is_deleted and _stands_alone(turn.message):
+        new = _rewritten(runtime, was, turn.message, digests)
+        is_gone = digests is None or new.content == FORGOTTEN
+        if is_gone and not was.is_deleted and _stands_alone(turn.message):
             removed.add(turn.id)
             checked.append(None)
         else:
-            checked.append(Checked(message=_rewritten(runtime, was, turn.message, digests)))
+            checked.append(Checked(message=new))
     left = [
         replace(turn, message=new.message)
         for turn, new in zip(was.turns, checked, strict=True)
@@ -220,17 +203,15 @@ def _summary(
     if changed:
         return _remade(runtime, was, left)
     goes = _goes(runtime, episode.scope, chosen.summaries.get(episode.id, ()))
-    made = Summary(
-        text=without(episode.summary, goes) or episode.summary,
-        key_facts=tuple(_kept(episode.key_facts, goes)),
-    )
+    text = " ".join(_kept([episode.summary], goes))
+    made = Summary(text=text, key_facts=tuple(_kept(episode.key_facts, goes)))
     by = episode.summarized_by or close.BY_CALLER
     return close.new_summary(runtime, episode.scope, made, by)
 
 
-def _kept(key_facts: Sequence[str], goes: Goes) -> Iterator[str]:
-    for fact in key_facts:
-        left = without(fact, goes) or fact
+def _kept(texts: Sequence[str], goes: Goes) -> Iterator[str]:
+    for text in texts:
+        left = without(text, goes) or text
         if left != FORGOTTEN:
             yield left
 

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from ...domain.checks import NO_TURN
 from ...domain.episode import Scope, Turn
 from ...domain.errors import FactNotFound, NotFound, OctopusError
-from ...domain.facts import Fact
+from ...domain.facts import Fact, FactKind
 from ...domain.forget import FACT, SENTENCE, SUMMARY, TURN, Chosen, Digests, ForgetItem, text_digest
 from ...domain.forget import sentences as split
 from ...domain.forget_topic import Match, Seen, Topic
@@ -265,14 +266,11 @@ class _Search:
 
     def earlier_values(self) -> None:
         """Add the history of each fact that goes: an older value must not become current."""
-        newest = {}
-        for fact in self._facts:
+        slots: set[tuple[FactKind, str]] = set()
+        for fact in sorted(self._facts, key=lambda fact: (fact.since, fact.id.int), reverse=True):
             if fact.id in self._found.facts:
-                key = (fact.kind, fact.slot)
-                newest[key] = max(fact.since, newest.get(key, fact.since))
-        for fact in self._facts:
-            limit = newest.get((fact.kind, fact.slot))
-            if limit is not None and fact.since < limit:
+                slots.add((fact.kind, fact.slot))
+            elif (fact.kind, fact.slot) in slots:
                 self._add_fact(fact, EARLIER)
         self._found.weak = [i for i in self._found.weak if i.fact_id not in self._found.facts]
 
@@ -388,7 +386,7 @@ def by_ids(
         if fact.id in facts_left and not fact.is_deleted:
             take(fact, NAMED)
     if turns_left:
-        raise NotFound("no turn of that id in this scope: forget() lists ids in its preview")
+        raise NotFound(NO_TURN)
     if facts_left:
         raise FactNotFound(min(facts_left, key=str))
     found.items = _by_date(found.items)

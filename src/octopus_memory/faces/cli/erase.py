@@ -15,6 +15,7 @@ from .confirm import Yes, ask
 from .database import open_existing
 from .json_output import print_json
 from .options import AsJson, Db, Tenant
+from .receipt import show_receipt, state_of
 from .terminal import Screen, counted
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def erase(
         print_json({"receipt": receipt.to_dict(), "files": search})
     else:
         screen = Screen()
-        _show(screen, receipt)
+        show_receipt(screen, receipt)
         if not any(receipt.removed.values()):
             where = shown_url(load(database_url=as_url(db)).url)
             screen.write(f"Nothing to erase: no data of user {user} in tenant {tenant} of {where}.")
@@ -163,7 +164,7 @@ def list_(
         turns = counted(receipt.removed.get("turns", 0), "turn")
         screen.write(
             (f"{receipt.at:%Y-%m-%d %H:%M}", "bold"),
-            f"  {receipt.id}  {turns}, {_state(receipt)}",
+            f"  {receipt.id}  {turns}, {state_of(receipt)}",
         )
 
 
@@ -193,29 +194,7 @@ def show(
     if as_json:
         print_json(receipt.to_dict())
     else:
-        _show(Screen(), receipt)
-
-
-def _state(receipt: EraseReceipt) -> str:
-    if receipt.is_complete:
-        return "complete"
-    if receipt.pending:
-        return f"not complete: {', '.join(receipt.pending)} pending"
-    if any(receipt.left.values()):
-        return "not complete: something is left"
-    return "not complete: the files are not rewritten yet (octopus compact)"
-
-
-def _show(screen: Screen, receipt: EraseReceipt) -> None:
-    screen.write(("receipt  ", "dim"), f"{receipt.id}, {receipt.at:%Y-%m-%d %H:%M:%S} UTC")
-    screen.write(("subject  ", "dim"), receipt.subject)
-    gone = [f"{place} {number:,}" for place, number in receipt.removed.items() if number]
-    screen.write(("removed  ", "dim"), ", ".join(gone) or "nothing")
-    left = [f"{place} {number:,}" for place, number in receipt.left.items() if number]
-    screen.write(("left     ", "dim"), ", ".join(left) or "nothing")
-    screen.write(("files    ", "dim"), "rewritten" if receipt.physical else "not rewritten yet")
-    screen.write(("state    ", "dim"), _state(receipt))
-    screen.write(("SHA-256  ", "dim"), receipt.sha256)
+        show_receipt(Screen(), receipt)
 
 
 def _show_search(screen: Screen, search: FileSearch | None) -> None:

@@ -86,7 +86,7 @@ def _facts(done: Erasure) -> dict[str, Json]:
         "scope_ids": list(done.scope_ids),
         "episode_id": None if done.episode_id is None else str(done.episode_id),
         "episode_ids": [str(episode_id) for episode_id in done.episode_ids],
-        "chosen": None if done.chosen is None else done.chosen.to_dict(),
+        "chosen": None if done.chosen is None else done.chosen.ids().to_dict(),
         "actor": done.actor,
         "physical": done.physical,
         "number": done.number,
@@ -285,10 +285,6 @@ def keep_receipt(
     *,
     finished: bool,
 ) -> bool:
-    values: dict[str, Any] = {"receipt": rows.dump_json(receipt), "is_finished": finished}
-    if finished and erasure.chosen is not None:
-        # The digests were needed for the search alone.
-        values["facts"] = rows.dump_json(_facts(replace(erasure, chosen=None)))
     done = conn.execute(
         sa.update(schema.erasures)
         .where(
@@ -296,7 +292,7 @@ def keep_receipt(
             schema.erasures.c.tenant == erasure.tenant,
             schema.erasures.c.is_finished.is_(False),
         )
-        .values(**values)
+        .values(receipt=rows.dump_json(receipt), is_finished=finished)
     )
     if not done.rowcount:
         return False
