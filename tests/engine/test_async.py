@@ -167,6 +167,9 @@ def test_every_call_returns_its_answer(tmp_path: Path):  # noqa: PLR0915 - each 
         assert (await said(memory, "run_retention")).complete
         await said(memory, "next_retention")
         assert [turn.id] == [each.id for each in await said(scope, "remove_turns", "s", last=1)]
+        await said(scope, "add", "s", ("user", "My cat Mirabelle eats salmon."))
+        preview = await said(scope, "forget", "Mirabelle")
+        assert (await said(scope, "forget", confirm=preview.token)).removed["turns"] == 1
         assert (await said(scope, "sessions")).total_count == 2
         await said(scope, "reset_session", stored.session_id)
         assert (await said(scope, "erase_episode", stored.id)).is_complete

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from octopus_memory import EpisodicMemory, InvalidInput, LegalHold, SessionNotFound
+from octopus_memory import EpisodicMemory, InvalidInput, LegalHold, NotFound, SessionNotFound
 from tests.support import rest_server
 from tests.support.message_forms import CHAT
 from tests.support.message_forms import FORMS as OTHER_FORMS
@@ -44,6 +44,35 @@ def scope(calls: Any) -> Any:
 
 def texts(scope: Any, session_id: str = "s") -> list[str]:
     return [turn.text for turn in scope.session(session_id).turns]
+
+
+def test_what_was_said_about_something_is_forgotten(calls: Any, memory: EpisodicMemory):
+    scope = calls()
+    scope.add("s", TALK)
+    weak = scope.add_fact("Has a cat.", kind="person")
+    preview = scope.forget("Mirabelle")
+    assert preview.is_clear
+    assert [(item.what, item.text, item.role) for item in preview.items] == [
+        ("turn", TALK[0][1], "user"),
+        ("turn", TALK[1][1], "assistant"),
+    ]
+    named = scope.forget("Mirabelle", facts=[weak], turns=[scope.session("s").turns[2]])
+    assert [item.what for item in named.items] == ["turn", "turn", "turn", "fact"]
+    with pytest.raises(NotFound):
+        calls("ben").forget(confirm=named.token)
+    receipt = scope.forget(confirm=named.token, actor="the clerk")
+    assert (receipt.removed["turns"], receipt.removed["facts"]) == (3, 1)
+    assert texts(scope) == [TALK[3][1]]
+    assert scope.facts() == []
+    with pytest.raises(NotFound, match="expired"):
+        scope.forget(confirm=named.token)
+    with pytest.raises(InvalidInput):
+        scope.forget()
+    unclear = scope.forget("my boat")
+    assert (unclear.is_clear, unclear.token, unclear.items) == (False, "", ())
+    done = [each for each in memory.tenant().audit() if each.action == "forget"]
+    assert done[0].outcome == "NotFound"
+    assert done[1].actor.endswith("the clerk")
 
 
 def test_the_last_turns_are_removed_and_given_back(scope: Any, memory: EpisodicMemory):

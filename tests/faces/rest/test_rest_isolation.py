@@ -86,7 +86,7 @@ def _call(
     body: dict[str, object] | None = None
     if method in {"POST", "PUT", "PATCH"}:
         body = {"text": "hello"} if "/facts" in path else _body(path, who)
-    in_query = path.endswith("/import") or "/facts" in path
+    in_query = path.endswith("/import") or "/facts" in path or "/forget" in path
     return httpx.request(
         method,
         base.removesuffix(PREFIX) + filled,
@@ -101,6 +101,8 @@ def _body(path: str, who: dict[str, str]) -> dict[str, object]:
         "messages": {**who, "messages": [{"role": "user", "content": "hello"}]},
         "search": {**who, "query": MARK},
         "context": {**who, "message": "What is my word?"},
+        "forget": {"about": MARK},
+        "confirm": {"token": "h7k2m9p4qx"},
         "memory-config": dict(MemoryConfig().to_dict()),
         "holds": {"userId": who["userId"], "reason": "a case"},
         "close": {**who},
