@@ -55,6 +55,7 @@ SEEN: dict[str, str] = {
     "/playground": address("/playground", message="allergic to what?", **ANA),
     "/playground/result": address("/playground/result", message="allergic?", **ANA),
     "/facts": address("/facts", history="on", **ANA),
+    "/forget": address("/forget", **ANA),
     "/retention": address("/retention", dry="on"),
     "/erasure": "/erasure",
     "/audit": address("/audit", action="make", user="ana"),
@@ -62,7 +63,7 @@ SEEN: dict[str, str] = {
     "/health/live": "/health/live",
 }
 HEALTH = {"/health", "/health/live"}
-CONTENT = {"/timeline", "/replay", "/playground", "/playground/result", "/facts"}
+CONTENT = {"/timeline", "/replay", "/playground", "/playground/result", "/facts", "/forget"}
 MAY: dict[str, set[str]] = {
     "admin": set(SEEN),
     "agent": {"/", *CONTENT},

@@ -23,7 +23,18 @@ from ...engine.memory import Memory
 from ..addresses import network_of
 from .access import SECONDS, SignIn, Visitor, local_operator
 from .rendering import environment
-from .views import audit, erasure, facts, health, playground, replay, retention, timeline, users
+from .views import (
+    audit,
+    erasure,
+    facts,
+    forget,
+    health,
+    playground,
+    replay,
+    retention,
+    timeline,
+    users,
+)
 from .visit import Answer, Download, Forbidden, Page, Redirect, View, Visit
 
 log = logging.getLogger(__name__)
@@ -54,6 +65,7 @@ _VIEWS: dict[str, View] = {
     "/playground": playground.show,
     "/playground/result": playground.result,
     "/facts": facts.show,
+    "/forget": forget.show,
     "/retention": retention.show,
     "/erasure": erasure.show,
     "/erasure/progress": erasure.progress,
@@ -71,6 +83,8 @@ _ACTIONS: dict[str, View] = {
     "/facts/correct": facts.correct,
     "/facts/pin": facts.pin,
     "/facts/delete": facts.delete,
+    "/forget/preview": forget.preview,
+    "/forget/confirm": forget.confirm,
     "/retention/policy": retention.set_policy,
     "/retention/try": retention.try_policy,
     "/retention/hold": retention.place_hold,

@@ -107,7 +107,7 @@ def erase(visit: Visit) -> Answer:
         # The user's keys are erased too, so that no later request could show the receipt.
         _complete(visit, begun, trace)
         found = engine.progress(visit.memory.runtime, visit.tenant.tenant, begun.id)
-        return _receipt_page(found, signed_out=True)
+        return receipt_page(found, signed_out=True)
     return Redirect(
         to=visit.link("/erasure/progress", id=str(begun.id)),
         afterwards=lambda: _complete(visit, begun, trace),
@@ -172,10 +172,10 @@ def _own(visit: Visit) -> EraseProgress:
 
 
 def receipt(visit: Visit) -> Answer:
-    return _receipt_page(_own(visit))
+    return receipt_page(_own(visit))
 
 
-def _receipt_page(found: EraseProgress, *, signed_out: bool = False) -> Page:
+def receipt_page(found: EraseProgress, *, signed_out: bool = False) -> Page:
     body = found.receipt.to_dict()
     values = {
         "receipt": found.receipt,
