@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from .domain.page import Page
     from .domain.replay import EpisodeReplay, SessionReplay
     from .domain.retention import AgentRetention, Hold, RetentionCounts, RetentionReport
+    from .domain.sharing import FactSharing
     from .domain.transfer.export_format import ImportReport
     from .engine.privacy.scrub import ScrubReport
     from .engine.read.context import MemoryOrchestrator
@@ -140,6 +141,7 @@ __all__ = [
     "FactKind",
     "FactNotFound",
     "FactOrigin",
+    "FactSharing",
     "ForgetItem",
     "ForgetPreview",
     "ForgetReceipt",
@@ -231,6 +233,7 @@ _LATER = {
     "domain.transfer.export_format": ("ImportReport",),
     "domain.replay": ("EpisodeReplay", "SessionReplay"),
     "domain.retention": ("AgentRetention", "Hold", "RetentionCounts", "RetentionReport"),
+    "domain.sharing": ("FactSharing",),
     "episode_block": ("EpisodeInHand",),
     "engine.retention.job": ("MemoryRetentionJob",),
     "engine.read.context": ("MemoryOrchestrator",),

@@ -28,6 +28,7 @@ from ..domain.facts import (
     slot_for,
 )
 from ..domain.ids import new_id
+from . import sharing
 from .core import audit
 from .core.pii_guard import Guard
 from .core.runtime import Runtime
@@ -64,7 +65,14 @@ class FactCalls(ABC):
         moment = None if as_of is None else check_time("as_of", as_of)
         check_flag("history", history)
         with self._reading("facts") as runtime:
-            return listed(runtime, self.scope, as_of=moment, kinds=kinds, history=history)
+            return listed(
+                runtime,
+                self.scope,
+                as_of=moment,
+                kinds=kinds,
+                history=history,
+                with_shared=False,
+            )
 
     def add_fact(
         self,
@@ -189,10 +197,16 @@ def listed(
     as_of: datetime | None,
     kinds: Collection[FactKind | str] | None,
     history: bool,
+    with_shared: bool = True,
 ) -> list[Fact]:
-    """Return the current facts, or with `history` all of them, oldest first."""
+    """Return the current facts, or with `history` all of them, oldest first.
+
+    With `with_shared`, also those that other agents share with this one.
+    """
     wanted = kinds_of(kinds)
     stored = runtime.store.facts(scope, until=as_of)
+    if with_shared:
+        stored += sharing.shared(runtime, scope, until=as_of)
     if history:
         facts = [fact for fact in consolidate(stored, as_of=as_of) if not fact.is_deleted]
     else:

@@ -15,6 +15,7 @@ from ..domain.checks import check_limit
 from ..domain.episode import Scope, check_name
 from ..domain.errors import MemoryClosed, StoreCorrupt, StoreError
 from ..domain.policy import ConfigPart, MemoryConfig
+from ..domain.sharing import TENANT_SETTINGS
 from . import worker
 from .core import leases
 from .core.runtime import Runtime
@@ -216,7 +217,7 @@ class Memory:
 
     def configured_agents(self) -> list[tuple[str | None, str]]:
         """Return each tenant and agent with stored settings; None stands for every tenant."""
-        stored = self.runtime.store.configs()
+        stored = [whose for whose in self.runtime.store.configs() if whose[1] != TENANT_SETTINGS]
         return sorted(stored, key=lambda whose: (whose[0] or "", whose[1]))
 
     def audit(self, *, after: int = 0, limit: int = 1_000) -> list[AuditEntry]:

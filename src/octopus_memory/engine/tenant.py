@@ -10,11 +10,14 @@ from ..domain.audit import AuditCheck, AuditEntry, AuditHead
 from ..domain.checks import check_limit, episode_id_of
 from ..domain.episode import Episode, Scope, check_name
 from ..domain.erasure import EraseReceipt, Subject
+from ..domain.facts import FactKind
 from ..domain.ids import as_id
 from ..domain.page import Page
 from ..domain.retention import Hold
+from ..domain.sharing import FactSharing
 from ..domain.transfer.export_format import LONGEST_PART, ImportReport
 from ..ports.values import EpisodeQuery, TenantScopes
+from . import sharing
 from .core import audit
 from .core.runtime import Runtime
 from .privacy import erasure, scrub
@@ -229,6 +232,30 @@ class MemoryTenant:
     def subject(self, user: str) -> str:
         """Return the keyed hash that stands for a user in the audit log and on receipts."""
         return audit.subject_of(self._runtime, self.tenant, check_name("user", user))
+
+    def share_facts(
+        self,
+        *,
+        kinds: Collection[FactKind | str],
+        agents: Collection[str],
+        actor: str = "library",
+    ) -> FactSharing:
+        """Let agents share facts: of these kinds, what one knows of a user is known to all of them.
+
+        It replaces what was shared before. By default nothing is shared. The audit log records it.
+
+        :raises InvalidSetting: for no kind, or fewer than two agents
+        """
+        return sharing.share(self._runtime, self.tenant, kinds, agents, actor=actor)
+
+    def stop_sharing_facts(self, *, actor: str = "library") -> None:
+        """Let no agent know facts of another again."""
+        sharing.stop(self._runtime, self.tenant, actor=actor)
+
+    def shared_facts(self) -> FactSharing | None:
+        """Return which facts are shared by which agents; None if nothing is."""
+        self._runtime.clear_config_cache()
+        return self._runtime.fact_sharing(self.tenant)
 
     def export_user(
         self, user: str, *, agent: str | None = None, actor: str = "library"

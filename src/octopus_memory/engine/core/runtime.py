@@ -18,6 +18,7 @@ from ...domain.memo import Memo
 from ...domain.policy import MemoryConfig, PiiMode
 from ...domain.search.calibration import Calibration
 from ...domain.search.term_hashing import TermHasher
+from ...domain.sharing import SHARE_FACTS, TENANT_SETTINGS, FactSharing
 from ...ports.agent_configs import AgentSettings
 from ...ports.index import RecallIndex
 from ...ports.models import Analyzer, Clock, Embedder, Redactor, Summarizer, TokenCounter
@@ -84,6 +85,7 @@ class Runtime:
     def __post_init__(self) -> None:
         self._hasher = lru_cache(maxsize=4096)(lambda scope: TermHasher(self.store.salt, scope))
         self._configs: dict[tuple[str | None, str], tuple[float, InForce]] = {}
+        self._sharing: dict[str, tuple[float, FactSharing | None]] = {}
         # Agents often ask the same question twice: for the block and for a search.
         self._queries = Memo(self._embedded, most=_MOST_QUERIES)
         self._removals = _Removals(self)
@@ -124,6 +126,19 @@ class Runtime:
         self._configs[key] = (now, found)
         return found
 
+    def fact_sharing(self, tenant: str) -> FactSharing | None:
+        """Return which facts the tenant's agents share, cached as `in_force` does."""
+        now = time.monotonic()
+        known = self._sharing.get(tenant)
+        if known is not None and now - known[0] < _CONFIG_SECONDS:
+            return known[1]
+        own = self.store.config(tenant, TENANT_SETTINGS).own or {}
+        found = FactSharing.from_dict(own[SHARE_FACTS]) if SHARE_FACTS in own else None
+        if len(self._sharing) >= _MOST_CONFIGS:
+            self._sharing.clear()
+        self._sharing[tenant] = (now, found)
+        return found
+
     def layers(self, stored: AgentSettings) -> dict[ConfigSource, Layer]:
         """Return the layers of settings above the built-in defaults, lowest first."""
         return {
@@ -162,6 +177,7 @@ class Runtime:
 
     def clear_config_cache(self) -> None:
         self._configs.clear()
+        self._sharing.clear()
 
     def clear_caches(self) -> None:
         """Clear every cache that may hold content that was removed from the store."""

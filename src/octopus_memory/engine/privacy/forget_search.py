@@ -16,6 +16,7 @@ from ...domain.forget import sentences as split
 from ...domain.forget_topic import Match, Seen, Topic
 from ...domain.message import Role
 from ...ports.values import StoredEpisode
+from .. import sharing
 from ..core.redaction import Leaf, map_json_text, map_message
 from ..core.runtime import Runtime
 from ..read import recall
@@ -39,6 +40,7 @@ REPLIES = "replies to a message about it"
 FROM_IT = "was found in a message that goes"
 EARLIER = "is an earlier value of a fact that goes"
 NAMED = "was chosen"
+SHARED = "is shared by another agent: forget it there"
 
 
 @dataclass(slots=True)
@@ -98,6 +100,7 @@ def search(runtime: Runtime, scope: Scope, about: str) -> Found:
     for stored in _episodes(runtime, scope):
         run.episode(stored)
     run.given_facts()
+    run.shared_facts()
     run.earlier_values()
     if found.items:
         run.queries()
@@ -263,6 +266,14 @@ class _Search:
             if not fact.is_deleted:
                 self._facts.append(fact)
                 self._judge_fact(fact)
+
+    def shared_facts(self) -> None:
+        """Add the facts that other agents share, which only a scope of theirs can forget."""
+        for fact in sharing.shared(self._runtime, self._scope):
+            own = self._topic.seen(f"{fact.slot} {fact.text}")
+            if any(own) and self._topic.match(fact.text, own, Seen()) is not Match.NONE:
+                item = ForgetItem(what=FACT, text=fact.text, date=fact.since, reason=SHARED)
+                self._found.weak.append(item)
 
     def earlier_values(self) -> None:
         """Add the history of each fact that goes: an older value must not become current."""

@@ -27,6 +27,7 @@ from ...domain.errors import (
 from ...domain.message import Role
 from ...domain.policy import MemoryConfig
 from ...domain.search.terms import passage
+from ...domain.sharing import TENANT_SETTINGS
 from ...ports.models import Summarizer
 from ...ports.store import Capability
 from ...ports.values import SUMMARY_ORDINAL, OpenEpisode
@@ -379,6 +380,8 @@ def _stored_layers(runtime: Runtime) -> Iterator[tuple[str, list[Layer]]]:
     """Yield each agent with stored settings, once per tenant, with its layers."""
     stored = runtime.store.configs()
     for (tenant, agent), own in stored.items():
+        if agent == TENANT_SETTINGS:
+            continue
         both = [own] if tenant is None else [stored.get((None, agent), {}), own]
         yield agent, [runtime.defaults.overrides(), *both]
 

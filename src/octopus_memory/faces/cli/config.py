@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from ...domain.errors import InvalidSetting
+from ...domain.facts import FactKind
 from ..actor import actor_of
 from ..urls import shown_url
 from .database import open_existing
 from .json_output import print_json
-from .options import AsJson, Db
+from .options import AsJson, Db, Tenant
 from .terminal import Screen
 
 _FORM = "PART.NAME=VALUE"
@@ -109,6 +110,43 @@ def set_config(
             screen.write(
                 f"  {part}.{name} = {value if isinstance(value, str) else json.dumps(value)}"
             )
+
+
+@config.command("share-facts")
+def share_facts(
+    *,
+    kind: Annotated[
+        list[FactKind] | None,
+        typer.Option(help="Share this kind. May be given several times.", show_default=False),
+    ] = None,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(help="Share with this agent. Give two or more.", show_default=False),
+    ] = None,
+    off: Annotated[bool, typer.Option("--off", help="Share nothing any more.")] = False,
+    tenant: Tenant = "default",
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let agents know facts about a user that another agent was told, or show which do.
+
+    octopus config share-facts --kind constraint --agent hr --agent travel
+    """
+    if off and (kind or agent):
+        raise typer.BadParameter("--off must be given alone")
+    with open_existing(db) as memory:
+        whose = memory.tenant(tenant)
+        if off:
+            whose.stop_sharing_facts(actor=actor_of("cli"))
+        elif kind or agent:
+            whose.share_facts(kinds=kind or (), agents=agent or (), actor=actor_of("cli"))
+        found = whose.shared_facts()
+    if as_json:
+        print_json({"share_facts": found})
+    elif found is None:
+        Screen().write(f"No agent of tenant {tenant} shares facts.")
+    else:
+        Screen().write(f"{', '.join(found.agents)} share: {', '.join(found.kinds)}.")
 
 
 def _parsed(text: str) -> tuple[str, str, Any]:

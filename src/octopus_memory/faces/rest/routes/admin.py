@@ -6,8 +6,11 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import Body, Query, Request, Response
+from pydantic import ConfigDict, Field
 
+from ....domain.facts import FactKind
 from ....domain.identity import AccessRole, Principal
+from ....domain.sharing import MOST_SHARING
 from ..admin_responses import (
     AuditList,
     AuditOut,
@@ -21,7 +24,7 @@ from ..authorize import memory_of
 from ..http import answer, problems, tagged
 from ..identity import need
 from ..problems import Refused
-from ..requests import HoldBody, NameText
+from ..requests import HoldBody, NameText, Wire
 from ..routing import router
 
 routes = router("Administration")
@@ -80,6 +83,41 @@ def reset_config(request: Request, caller: Principal, agent_id: NameText) -> Res
     _need_all_users(caller, agent_id)
     memory_of(request).reset_config(agent_id, tenant=caller.tenant, actor=caller.actor)
     return _config_now(request, caller, agent_id)
+
+
+class FactSharingBody(Wire):
+    """Kinds of facts, and the agents that share them."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"kinds": ["constraint"], "agents": ["hr", "travel"]}}
+    )
+    kinds: list[FactKind] = Field(default_factory=list)
+    agents: list[NameText] = Field(default_factory=list, max_length=MOST_SHARING)
+
+
+@routes.get("/share-facts", response_model=FactSharingBody, responses=problems())
+def get_shared_facts(request: Request, caller: Principal) -> Response:
+    """Return which facts the agents of the tenant share. Empty lists: none."""
+    _need_whole(caller, *_WATCHES)
+    return _shared_now(request, caller)
+
+
+@routes.put("/share-facts", response_model=FactSharingBody, responses=problems())
+def put_shared_facts(request: Request, caller: Principal, body: FactSharingBody) -> Response:
+    """Let agents know facts about a user that another agent was told. Empty lists end it."""
+    _need_whole(caller, AccessRole.ADMIN)
+    tenant = memory_of(request).tenant(caller.tenant)
+    if body.kinds or body.agents:
+        tenant.share_facts(kinds=body.kinds, agents=body.agents, actor=caller.actor)
+    else:
+        tenant.stop_sharing_facts(actor=caller.actor)
+    return _shared_now(request, caller)
+
+
+def _shared_now(request: Request, caller: Principal) -> Response:
+    found = memory_of(request).tenant(caller.tenant).shared_facts()
+    kinds, agents = ([], []) if found is None else (list(found.kinds), list(found.agents))
+    return answer(request, FactSharingBody, FactSharingBody(kinds=kinds, agents=agents))
 
 
 def _need_all_users(caller: Principal, agent: str) -> None:
