@@ -112,7 +112,8 @@ def forget(
 
 def _sources(conn: Connection, scope_id: int, ids: Collection[UUID]) -> dict[UUID, UUID | None]:
     """The facts that are still there, with their episodes."""
-    table, found = schema.facts, {}
+    table = schema.facts
+    found: dict[UUID, UUID | None] = {}
     for some in common.chunks(list(ids)):
         there = sa.select(table.c.id, table.c.episode_id).where(
             table.c.scope_id == scope_id, table.c.id.in_(some), table.c.deleted_at.is_(None)
