@@ -184,6 +184,23 @@ def test_tool_calls_and_results_lose_it(scope: MemoryScope) -> None:
     assert asked.message.body["tool_calls"][0]["id"] == "c1"
 
 
+def test_messages_of_other_forms_lose_it(scope: MemoryScope) -> None:
+    use = {"type": "tool_use", "id": "t1", "name": "find", "input": {"of": "mum's diabetes"}}
+    results = [
+        {"type": "tool_result", "tool_use_id": "t1", "content": "Mum has diabetes. It rains."},
+        {"type": "text", "text": "My mother has diabetes."},
+    ]
+    scope.add("s", [("user", "Look it up."), {"role": "assistant", "content": [use]}])
+    scope.add("s", {"role": "user", "content": results})
+    scope.forget(confirm=scope.forget(ABOUT).token)
+    replay = scope.session("s")
+    for form in ("openai", "anthropic", "responses", "gemini"):
+        told = json.dumps(replay.messages(form=form))
+        assert "diabetes" not in told
+        assert "It rains." in told
+    assert "diabetes" not in json.dumps([dict(turn.message.body) for turn in replay.turns])
+
+
 def test_parts_of_a_message_lose_it(scope: MemoryScope) -> None:
     parts = [
         {"type": "text", "text": "Look at this. My mum has diabetes."},

@@ -28,7 +28,7 @@ from ...domain.forget import (
     without,
 )
 from ...domain.ids import new_id
-from ...domain.message import Message
+from ...domain.message import AS_GIVEN, Message
 from ...ports.forget import ForgottenEpisode
 from ...ports.values import NewSummary, StoredEpisode
 from ..core import audit
@@ -183,7 +183,10 @@ def _rewritten(
         return without(leaf.text, goes)
 
     body = map_message(message.body, visit)
-    return message if body is message.body else Message(body)
+    if body is message.body:
+        return message
+    # The original item of another provider's form repeats the text. The message stands without it.
+    return Message({key: value for key, value in body.items() if key != AS_GIVEN})
 
 
 def _goes(runtime: Runtime, scope: Scope, digests: Digests | None) -> Goes:

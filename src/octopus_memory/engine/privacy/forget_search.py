@@ -14,7 +14,7 @@ from ...domain.facts import Fact, FactKind
 from ...domain.forget import FACT, SENTENCE, SUMMARY, TURN, Chosen, Digests, ForgetItem, text_digest
 from ...domain.forget import sentences as split
 from ...domain.forget_topic import Match, Seen, Topic
-from ...domain.message import Role
+from ...domain.message import AS_GIVEN, Role
 from ...ports.values import StoredEpisode
 from .. import sharing
 from ..core.redaction import Leaf, map_json_text, map_message
@@ -123,8 +123,11 @@ def _episodes(runtime: Runtime, scope: Scope) -> Iterator[StoredEpisode]:
                     yield stored
 
 
-def texts_of(turn: Turn) -> list[str]:
-    """The texts of a turn that `forget` can rewrite."""
+def texts_of(turn: Turn, *, with_original: bool = True) -> list[str]:
+    """The texts of a turn that `forget` can rewrite.
+
+    With `with_original`, also those of the original item of another provider's form.
+    """
     found: list[str] = []
 
     def visit(leaf: Leaf) -> str | None:
@@ -136,7 +139,10 @@ def texts_of(turn: Turn) -> list[str]:
         found.append(leaf.text)
         return None
 
-    map_message(turn.message.body, visit)
+    body = turn.message.body
+    if not with_original:
+        body = {key: value for key, value in body.items() if key != AS_GIVEN}
+    map_message(body, visit)
     return list(dict.fromkeys(found))
 
 
@@ -162,7 +168,7 @@ class _Search:
             if not clear and before is not None and before[2] and _is_short_reply(turn):
                 clear, reason = [part for text in texts[place] for part in split(text)], ANSWERS
             if clear:
-                self._add_turn(stored, turn, texts[place], clear, reason)
+                self._add_turn(stored, turn, clear, reason)
             elif weak:
                 self._add_weak(turn, " ".join(weak), MAY_MEAN)
             elif before is not None and before[1] and turn.role is Role.ASSISTANT:
@@ -199,13 +205,12 @@ class _Search:
         self,
         stored: StoredEpisode,
         turn: Turn,
-        texts: Sequence[str],
         clear: Sequence[str],
         reason: str,
     ) -> None:
         self._seen_turns.add(turn.id)
-        gone = set(clear)
-        rest = [part for text in texts for part in split(text) if part not in gone]
+        gone, own_texts = set(clear), texts_of(turn, with_original=False)
+        rest = [part for text in own_texts for part in split(text) if part not in gone]
         is_whole = not any(map(str.isalnum, "".join(rest)))
         digests = tuple(dict.fromkeys(map(self._digest, clear)))
         own = self._found.turns.setdefault(stored.episode.id, {})
