@@ -16,6 +16,7 @@ from octopus_memory import (
     Fact,
     FactNotFound,
     MemoryScope,
+    NotFound,
     SessionNotFound,
 )
 from tests.support.lookalike_names import Who
@@ -249,6 +250,16 @@ def remove_turns(a: MemoryScope, other: Owned) -> object:
     return [*removed, a.remove_turns("everybody's", ids=their_turns(other))]
 
 
+def forget(a: MemoryScope, other: Owned) -> object:
+    assert not a.forget(other.mark).is_clear
+    for given in fact_ids(other):
+        refused(FactNotFound, a.forget, facts=[given])
+    for turn_id in their_turns(other):
+        refused(NotFound, a.forget, turns=[turn_id])
+    refused(NotFound, a.forget, confirm="h7k2m9p4qx")
+    return a.forget("the password of my safe")
+
+
 def sessions(a: MemoryScope, other: Owned) -> object:
     # Other calls may have made a session of that name here, too.
     known = {each.id for each in a.sessions(page_size=1_000)}
@@ -294,6 +305,7 @@ PROBES: dict[str, Callable[[MemoryScope, Owned], object]] = {
         erase_episode,
         erase_session,
         facts,
+        forget,
         get,
         heartbeat,
         injections,

@@ -59,6 +59,23 @@ def test_qdrant_holds_no_names(
         assert "'hr'" not in str(point.payload)
 
 
+def test_what_is_forgotten_leaves_qdrant(
+    memory: EpisodicMemory, scope: MemoryScope, server: QdrantServer
+) -> None:
+    tell(scope)
+    scope.store([("user", f"I like tea. {SAID}"), ("user", "I like the sea, too.")])
+    memory.run_pending()
+    before = {point.id for point in server.points()}
+    receipt = scope.forget(confirm=scope.forget("the greenhouse key").token)
+    assert receipt.is_complete
+    memory.run_pending()
+    assert waiting(memory) == 0
+    assert is_true(memory)
+    changed = {point.id for point in server.points()} - before
+    assert changed
+    assert all("greenhouse" not in hit.text for hit in scope.recall_turns("greenhouse key"))
+
+
 def test_a_part_of_the_rows_is_there(
     memory: EpisodicMemory, scope: MemoryScope, server: QdrantServer
 ) -> None:
