@@ -97,6 +97,12 @@ def test_an_answer_alone_is_judged_by_what_was_said_before() -> None:
     assert about_forgetting(answer, lambda: _said("user: Delete those two files")) == [False]
 
 
+def test_a_reply_and_its_answer_are_judged_together() -> None:
+    """A client that stores both sides of a call at once gives them so."""
+    found = about_forgetting(_said(*_EXCHANGE[2:4]), lambda: _said(*_EXCHANGE[:2]))
+    assert found == [True, True]
+
+
 def test_the_context_is_not_read_for_other_messages() -> None:
     def refuse() -> list[Message]:
         raise AssertionError("read the context")

@@ -82,6 +82,7 @@ _REPLY = (
     r"|oui|d'accord|non|sí|si|claro|vale|是|对|好|确认|可以|不)(?!\w{2})(?:\W+\w+){0,4}\W*$"
 )
 """The user's "yes, please" inside an exchange about forgetting."""
+_LONGEST_REPLY = 80
 
 
 def is_forget_wish(text: str) -> bool:
@@ -112,7 +113,7 @@ def about_forgetting(
     with the user's wish. The assistant's and the tools' messages that follow belong to it if they
     speak of forgetting, and so does the user's short reply to them.
     """
-    if not any(map(_speaks_of_it, messages)):
+    if not _may_be_it(messages):
         return [False] * len(messages)
     # A wish that begins the messages needs no context.
     is_wish = messages[0].role == "user" and is_forget_wish(messages[0].text)
@@ -121,7 +122,7 @@ def about_forgetting(
     inside = answered = False
     for message in (*earlier, *messages):
         if message.role == "user":
-            reply = inside and answered and re.match(_REPLY, message.text.lower()) is not None
+            reply = inside and answered and _is_reply(message.text)
             inside, answered = reply or is_forget_wish(message.text), False
             found.append(inside)
         else:
@@ -129,6 +130,23 @@ def about_forgetting(
             answered = answered or own
             found.append(own)
     return found[len(earlier) :]
+
+
+def _may_be_it(messages: Sequence[Message]) -> bool:
+    """Return whether any of the messages can be part of an exchange about forgetting; cheap."""
+    follows = True
+    for message in messages:
+        if message.role == "user":
+            if _has_verb(message.text):
+                return True
+            follows = _is_reply(message.text)
+        elif follows and _speaks_of_it(message):
+            return True
+    return False
+
+
+def _is_reply(text: str) -> bool:
+    return len(text) <= _LONGEST_REPLY and re.match(_REPLY, text.lower()) is not None
 
 
 def _has_verb(text: str) -> bool:

@@ -117,11 +117,12 @@ def _removed(runtime: Runtime, scope: Scope, token: str, *, actor: str) -> Erasu
             try:
                 episodes = _planned(runtime, scope, chosen)
                 done = runtime.store.forget(scope, token, chosen, episodes, begun, entry)
-            except (EpisodeChanged, EpisodeNotFound):
+            except (EpisodeChanged, EpisodeNotFound) as error:
+                lost = error
                 continue
             runtime.clear_caches()
             return done
-        raise EpisodeChanged(scope.user)
+        raise lost
 
 
 def _planned(runtime: Runtime, scope: Scope, chosen: Chosen) -> list[ForgottenEpisode]:
