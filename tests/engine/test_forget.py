@@ -349,6 +349,21 @@ def test_a_wish_and_its_answer_are_never_recalled(scope: MemoryScope) -> None:
     assert scope.recall_turns("a table for two")[0].text == "Now book a table for two."
 
 
+def test_later_blocks_do_not_quote_it(memory: EpisodicMemory, told: MemoryScope) -> None:
+    """As an agent does it: the wish, the question, the user's yes, the answer."""
+    questions = ["How is my mum's diabetes?", "What did I say about my mother?", "Who is ill?"]
+    assert all("diabetes" in told.context(each).text for each in questions[:2])
+    told.add("now", ("user", "Please forget what I said about my mum's diabetes."))
+    preview = told.forget("what I said about my mum's diabetes")
+    told.add("now", ("assistant", "Shall I remove 4 messages about your mum's diabetes?"))
+    told.add("now", ("user", "Yes"))
+    told.forget(confirm=preview.token)
+    told.add("now", ("assistant", "I removed all about your mother's diabetes."))
+    told.close_session("now")
+    memory.run_pending()
+    assert all("diabetes" not in told.context(each).text for each in questions)
+
+
 def test_neighbours_of_what_goes_are_embedded_again(
     memory: EpisodicMemory, scope: MemoryScope
 ) -> None:

@@ -76,6 +76,11 @@ def _said(*lines: str) -> list[Message]:
     ]
 
 
+def _stored(*lines: str) -> list[tuple[Message, bool]]:
+    """Messages that are recalled."""
+    return [(message, True) for message in _said(*lines)]
+
+
 _EXCHANGE = (
     "user: Forget what I said about the surgery",
     "assistant: I found two messages about the surgery. Should I delete them?",
@@ -93,18 +98,25 @@ def test_the_exchange_ends_with_the_users_next_subject() -> None:
 
 def test_an_answer_alone_is_judged_by_what_was_said_before() -> None:
     answer = _said(_EXCHANGE[3])
-    assert about_forgetting(answer, lambda: _said(*_EXCHANGE[:3])) == [True]
-    assert about_forgetting(answer, lambda: _said("user: Delete those two files")) == [False]
+    assert about_forgetting(answer, lambda: _stored(*_EXCHANGE[:3])) == [True]
+    assert about_forgetting(answer, lambda: _stored("user: Delete those two files")) == [False]
+
+
+def test_an_answer_is_known_when_its_wish_is_forgotten_already() -> None:
+    question, yes = _stored(*_EXCHANGE[1:3])
+    answer = _said(_EXCHANGE[3])
+    assert about_forgetting(answer, lambda: [(question[0], False), yes]) == [True]
+    assert about_forgetting(answer, lambda: [question, yes]) == [False]
 
 
 def test_a_reply_and_its_answer_are_judged_together() -> None:
     """A client that stores both sides of a call at once gives them so."""
-    found = about_forgetting(_said(*_EXCHANGE[2:4]), lambda: _said(*_EXCHANGE[:2]))
+    found = about_forgetting(_said(*_EXCHANGE[2:4]), lambda: _stored(*_EXCHANGE[:2]))
     assert found == [True, True]
 
 
 def test_the_context_is_not_read_for_other_messages() -> None:
-    def refuse() -> list[Message]:
+    def refuse() -> list[tuple[Message, bool]]:
         raise AssertionError("read the context")
 
     assert about_forgetting(_said("user: It rains", "assistant: It does"), refuse) == [False, False]

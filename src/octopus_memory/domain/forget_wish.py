@@ -105,31 +105,43 @@ def _is_wish(sentence: str) -> bool:
 
 
 def about_forgetting(
-    messages: Sequence[Message], before: Callable[[], Sequence[Message]]
+    messages: Sequence[Message], before: Callable[[], Sequence[tuple[Message, bool]]]
 ) -> list[bool]:
     """Return for each message whether it is a wish to forget or belongs to the answer.
 
-    `before` reads the messages before them, if they are needed. An exchange about forgetting begins
-    with the user's wish. The assistant's and the tools' messages that follow belong to it if they
-    speak of forgetting, and so does the user's short reply to them.
+    `before` reads the messages before them, each with whether it is recalled, if they are needed.
+    An exchange about forgetting begins with the user's wish. The assistant's and the tools'
+    messages that follow belong to it if they speak of forgetting, and so does the user's short
+    reply to them.
     """
     if not _may_be_it(messages):
         return [False] * len(messages)
-    # A wish that begins the messages needs no context.
-    is_wish = messages[0].role == "user" and is_forget_wish(messages[0].text)
-    earlier = () if is_wish else before()
-    found: list[bool] = []
-    inside = answered = False
-    for message in (*earlier, *messages):
+    exchange = _Exchange()
+    if messages[0].role != "user" or not is_forget_wish(messages[0].text):
+        for message, is_recalled in before():
+            exchange.hear(message, was_hidden=not is_recalled)
+    return [exchange.hear(message) for message in messages]
+
+
+class _Exchange:
+    """Follows a conversation into an exchange about forgetting and out of it."""
+
+    def __init__(self) -> None:
+        self._inside = self._answered = False
+
+    def hear(self, message: Message, *, was_hidden: bool = False) -> bool:
+        """Return whether the message belongs to the exchange."""
         if message.role == "user":
-            reply = inside and answered and _is_reply(message.text)
-            inside, answered = reply or is_forget_wish(message.text), False
-            found.append(inside)
-        else:
-            own = inside and message.role != "system" and _speaks_of_it(message)
-            answered = answered or own
-            found.append(own)
-    return found[len(earlier) :]
+            is_reply = self._inside and self._answered and _is_reply(message.text)
+            self._inside, self._answered = is_reply or is_forget_wish(message.text), False
+            return self._inside
+        if message.role == "system" or not _speaks_of_it(message):
+            return False
+        if was_hidden:
+            # The wish that it answers may be removed already, with what it was about.
+            self._inside = True
+        self._answered = self._answered or self._inside
+        return self._inside
 
 
 def _may_be_it(messages: Sequence[Message]) -> bool:

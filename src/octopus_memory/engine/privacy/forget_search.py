@@ -28,6 +28,8 @@ _MOST_WEAK = 20
 _BY_RECALL = 10
 _LEAST_RELEVANCE = 0.8
 """Relevance from which a turn without any of the words is shown as possibly meant."""
+_BEFORE = 2
+"""Turns before a sentence that tell what "her" and "it" mean; of those after it, one."""
 _SHORT_REPLY = 12
 """Words of a reply that says nothing without its question."""
 _SAME_WORDS = 0.6
@@ -161,7 +163,7 @@ class _Search:
         before: tuple[Turn, bool, bool] | None = None
         for place, turn in enumerate(stored.turns):
             around = Seen()
-            for near in seen[max(0, place - 1) : place + 2]:
+            for near in seen[max(0, place - _BEFORE) : place + 2]:
                 around |= near
             clear, weak = self._judged(texts[place], around) if around.exact else ([], [])
             reason = SAYS_IT

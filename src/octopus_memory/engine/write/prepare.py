@@ -30,13 +30,13 @@ def new_turns(
     *,
     findable: bool = True,
     index: Sequence[bool] | None = None,
-    before: Callable[[], Sequence[Message]] = tuple,
+    before: Callable[[], Sequence[tuple[Message, bool]]] = tuple,
 ) -> list[NewTurn]:
     """Make the turns to store: redacted by the agent's settings, with ids and token counts.
 
     With `findable` they are tokenized now, otherwise after they are stored. Turns whose `index`
     flag is False are replayed but never recalled, and so are a wish to forget and the answer to it.
-    `before` reads the messages before these.
+    `before` reads the messages before these, each with whether it is recalled.
     """
     if tokens is not None:
         check_token_counts(tokens, len(messages))

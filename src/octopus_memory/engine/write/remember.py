@@ -275,12 +275,14 @@ def _add(
     raise EpisodeChanged(destination.session_id)
 
 
-def _said_before(runtime: Runtime, scope: Scope, where: Episode | UUID | str) -> list[Message]:
-    """Return the last messages of the session that is written to."""
+def _said_before(
+    runtime: Runtime, scope: Scope, where: Episode | UUID | str
+) -> list[tuple[Message, bool]]:
+    """Return the last messages of the session that is written to, and whether each is recalled."""
     episode = find_episode(runtime, scope, where)
     session_id = session_named(where) if episode is None else episode.session_id
     replay = runtime.store.replay(scope, session_id, last=_CONTEXT) if session_id else None
-    return [] if replay is None else [turn.message for turn in replay.turns]
+    return [] if replay is None else [(turn.message, turn.indexed) for turn in replay.turns]
 
 
 def _repeated(
