@@ -232,6 +232,13 @@ def test_facts_go_with_their_history(memory: EpisodicMemory, scope: MemoryScope)
     assert [fact.id for fact in scope.facts(history=True) if not fact.is_deleted] == [kept.id]
 
 
+def test_a_fact_is_about_its_kind(scope: MemoryScope) -> None:
+    scope.add_fact("Is called Jo.", kind="name")
+    kept = scope.add_fact("Has a poodle.", kind="person")
+    scope.forget(confirm=scope.forget("my name").token)
+    assert [fact.id for fact in scope.facts()] == [kept.id]
+
+
 def test_an_older_value_does_not_become_current(scope: MemoryScope) -> None:
     scope.add_fact("Lives in Paris.", kind="home")
     scope.add_fact("Lives in London.", kind="home")

@@ -37,6 +37,8 @@ def _match(about: str, sentence: str, around: str = "") -> Match:
         ("the Stripe interview", "The interview went well.", "at Stripe"),
         ("Anna's wedding", "The wedding of Anna is in May.", ""),
         ("where I live", "I live in London.", ""),
+        ("my mum's diabetes and my divorce", "Mom has diabetes.", ""),
+        ("my mum's diabetes and my divorce", "The divorce is final.", ""),
     ],
 )
 def test_a_clear_match_has_the_words_of_the_topic(about: str, sentence: str, around: str) -> None:
@@ -52,6 +54,7 @@ def test_a_clear_match_has_the_words_of_the_topic(about: str, sentence: str, aro
         (MUM, "Her insulin is expensive.", "Mom has diabetes."),
         ("the Stripe interview", "I have an interview with Google.", "Stripe"),
         ("the surgery", "The surgeon was nice.", ""),
+        ("the black and white photos", "He wears black.", ""),
         ("my ex-wife Anna", "My wife is here.", ""),
     ],
 )

@@ -72,6 +72,12 @@ _OWNER = re.compile(
     r"([\w-]+)['’]s\b"
     r"|\b(?:of|von|de|du|di|del)\s+(?:my|the|our|ma|mon|mi|meiner|meinem)?\s*([\w-]+)"
 )
+_AND = re.compile(
+    r"(?:\s+(?:and|und|et|y|e)|[,;])\s+(?=(?:my|our|the|about|what|that|mein\w*|de[rnms]|die|das|über"
+    r"|mon|ma|mes|le|la|les|sur|mi|mis|el|los|las|sobre)\s)|[和、](?=我|关于)",
+    re.IGNORECASE,
+)
+"""Between two things: "my divorce and my job", but not "black and white"."""
 _LEAST = 0.6
 """Least share of the topic's words in a sentence that matches clearly."""
 _RELATED = 0.5
@@ -121,15 +127,25 @@ class Seen(NamedTuple):
         return Seen(self.exact | other.exact, self.related | other.related)
 
 
+class _Part(NamedTuple):
+    """The words, by number, of one of the things that a wish is about, and of whose it is."""
+
+    things: frozenset[int]
+    owners: frozenset[int]
+
+
 class Topic:
-    """What a wish to forget is about."""
+    """What a wish to forget is about: one thing, or several ("my divorce and my new job")."""
 
     def __init__(self, about: str, analyzer: Analyzer) -> None:
         self._analyzer = analyzer
+        self._words: list[_Word] = []
+        self._parts = [self._read(part) for part in _AND.split(about)]
+
+    def _read(self, about: str) -> _Part:
+        first, owned, analyzer = len(self._words), set(), self._analyzer
         owners = {fold(word) for pair in _OWNER.findall(about.casefold()) for word in pair if word}
         named = _named(about)
-        self._words: list[_Word] = []
-        self._owners: set[int] = set()
         spelled = {
             fold(bare(word)): {form for forms in analyzer.forms(word) for form in forms}
             for word in words_in(fold_case(about, len(about)))
@@ -149,17 +165,14 @@ class Topic:
             if named:
                 near |= named
             if people or plain & owners:
-                self._owners.add(len(self._words))
+                owned.add(len(self._words))
             self._words.append(_Word(frozenset(forms), people, frozenset() if people else near))
-        if len(self._owners) == len(self._words):
-            # "Forget my ex": the person is the topic.
-            self._owners = set()
+        every = frozenset(range(first, len(self._words)))
+        # "Forget my ex": the person is the topic.
+        return _Part(every - owned or every, frozenset(owned if every - owned else ()))
 
     def __bool__(self) -> bool:
         return bool(self._words)
-
-    def __len__(self) -> int:
-        return len(self._words)
 
     def seen(self, text: str, language: str | None = None) -> Seen:
         """Return which of the topic's words a text has."""
@@ -188,17 +201,19 @@ class Topic:
         `own` are the words in the sentence, `around` those near it: in its message, and in the
         messages before and after.
         """
-        things = set(range(len(self._words))) - self._owners
-        here = own.exact & things
-        if not here:
-            near = own.related & things and (not self._owners or own.exact | around.exact)
-            return Match.WEAK if near and self._owners <= (own.exact | around.exact) else Match.NONE
-        enough = len(here) >= _LEAST * len(things)
-        if enough and self._owners <= own.exact:
-            return Match.CLEAR
-        known = own.exact | around.exact
-        whole = self._owners <= known and things <= known
-        return Match.CLEAR if whole and _refers_back(sentence) else Match.WEAK
+        return max(_match(part, sentence, own, around) for part in self._parts)
+
+
+def _match(part: _Part, sentence: str, own: Seen, around: Seen) -> Match:
+    known = own.exact | around.exact
+    here = own.exact & part.things
+    if not here:
+        is_near = own.related & part.things and part.owners <= known
+        return Match.WEAK if is_near else Match.NONE
+    if len(here) >= _LEAST * len(part.things) and part.owners <= own.exact:
+        return Match.CLEAR
+    is_whole = part.owners <= known and part.things <= known
+    return Match.CLEAR if is_whole and _refers_back(sentence) else Match.WEAK
 
 
 def _refers_back(sentence: str) -> bool:

@@ -254,9 +254,12 @@ class _Search:
     def _terms(self, text: str) -> set[str]:
         return set(self._runtime.analyzer.terms(text, len(text)))
 
+    def _match_of(self, fact: Fact) -> Match:
+        own = self._topic.seen(f"{fact.kind.value} {fact.slot} {fact.text}")
+        return self._topic.match(fact.text, own, Seen()) if any(own) else Match.NONE
+
     def _judge_fact(self, fact: Fact) -> None:
-        own = self._topic.seen(f"{fact.slot} {fact.text}")
-        match = self._topic.match(fact.text, own, Seen()) if any(own) else Match.NONE
+        match = self._match_of(fact)
         if match is Match.CLEAR:
             self._add_fact(fact, SAYS_IT)
         elif match is Match.WEAK:
@@ -277,8 +280,7 @@ class _Search:
     def shared_facts(self) -> None:
         """Add the facts that other agents share, which only a scope of theirs can forget."""
         for fact in sharing.shared(self._runtime, self._scope):
-            own = self._topic.seen(f"{fact.slot} {fact.text}")
-            if any(own) and self._topic.match(fact.text, own, Seen()) is not Match.NONE:
+            if self._match_of(fact) is not Match.NONE:
                 item = ForgetItem(what=FACT, text=fact.text, date=fact.since, reason=SHARED)
                 self._found.weak.append(item)
 
