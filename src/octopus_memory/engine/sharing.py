@@ -42,9 +42,7 @@ def shared(runtime: Runtime, scope: Scope, *, until: datetime | None = None) -> 
     guard = runtime.guard(scope, numbered=False)
     if not guard.redacts:
         return found
-    from .facts import redacted
-
-    return [redacted(fact, guard) for fact in found]
+    return [replace(fact, text=guard.text(fact.text)) for fact in found]
 
 
 def share(
