@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from ..adapters.tokens.approximate import ApproximateCounter
 from ..domain.policy import ArchiveMode, EpisodicRetentionPolicy, MemoryConfig
@@ -110,10 +109,9 @@ class OctopusSystem:
     def forget(self, about: str, at: datetime) -> None:
         """Forget what this is about, as a user who confirms a preview that is clear."""
         self._clock.time = at
-        forget: Any = getattr(self._scope(), "forget", None)
-        preview = forget(about) if forget else None
-        if preview is not None and preview.token:
-            forget(confirm=preview.token)
+        preview = self._scope().forget(about)
+        if preview.is_clear:
+            self._scope().forget(confirm=preview.token)
             self.open().flush()
 
     def context(self, query: str, asked_at: datetime, budget_tokens: int) -> str:

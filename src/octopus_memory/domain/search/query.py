@@ -69,7 +69,7 @@ class QueryPlan(NamedTuple):
         if window is None or len(window.spans) == 1:
             return self
         spans = [each for each in window.spans if _has_rows(replace(window, spans=(each,)), rows)]
-        window = replace(window, spans=(spans or window.spans)[-1:])
+        window = replace(window, spans=tuple(spans or window.spans)[-1:])
         return self._replace(window=window, question=self.question._replace(window=window))
 
 
