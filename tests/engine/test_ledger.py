@@ -103,7 +103,7 @@ def test_nothing_is_entered_without_a_session_or_a_memory(scope: MemoryScope):
     tell(scope)
     scope.context(QUESTION)
     assert scope.injections("tuesday") == []
-    scope.recall(QUESTION, session_id="tuesday")
+    scope.recall(QUESTION, leave_out_session="tuesday")
     assert scope.injections("tuesday") == []
 
 

@@ -170,7 +170,7 @@ def test_a_reset_session_begins_anew_and_is_recalled(scope: Any, memory: Episodi
     assert texts(scope) == [turn.text for turn in scope.session("s", last=5).turns]
     memory.flush()
     # The session is the current one, and yet its old turns are not in its history.
-    found = scope.recall_turns("What does Mirabelle eat?", session_id="s")
+    found = scope.recall_turns("What does Mirabelle eat?", leave_out_session="s")
     assert "Mirabelle" in found[0].text
     assert all(hit.text != "Let us begin again." for hit in found)
     assert "Mirabelle" in scope.context("What does Mirabelle eat?", session_id="s").text

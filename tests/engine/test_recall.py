@@ -105,13 +105,13 @@ def test_recall_is_limited_to_a_time_window(talked: MemoryScope):
 
 
 def test_the_current_session_is_left_out(talked: MemoryScope):
-    found = talked.recall("leave days", session_id="leave")
+    found = talked.recall("leave days", leave_out_session="leave")
     assert "leave" not in {snippet.session_id for snippet in found}
 
 
 def test_recent_is_newest_first(talked: MemoryScope):
     assert [s.session_id for s in talked.recent(3)] == ["dog", "lisbon", "laptop"]
-    assert [s.session_id for s in talked.recent(1, session_id="dog")] == ["lisbon"]
+    assert [s.session_id for s in talked.recent(1, leave_out_session="dog")] == ["lisbon"]
 
 
 def test_the_context_holds_the_relevant_and_the_latest_oldest_first(talked: MemoryScope):
@@ -315,3 +315,19 @@ def test_a_tool_call_without_words_is_no_answer(memory: EpisodicMemory, scope: M
     assert len(found) == 3
     assert [candidate.rank for candidate in found] == [0, 1, 2]
     assert all(candidate.text for candidate in found)
+
+
+def test_the_former_name_of_the_session_left_out_still_works(talked: MemoryScope):
+    with pytest.warns(DeprecationWarning, match="use leave_out_session"):
+        found = talked.recall("leave days", session_id="leave")
+    assert [s.session_id for s in found] == [
+        s.session_id for s in talked.recall("leave days", leave_out_session="leave")
+    ]
+
+
+def test_a_context_says_of_what_kind_its_question_is(scope: MemoryScope):
+    scope.store([("user", "My parrot speaks Portuguese.")], session_id="old")
+    told = scope.context("What have we talked about?")
+    assert told.kind == "overview"
+    assert told.explain().startswith("overview: ")
+    assert "1 passage" in told.explain()

@@ -82,7 +82,7 @@ def test_a_conversation_and_its_recall(scope: Any, kept: EpisodicMemory):
     [hit] = scope.recall_turns("leave days", limit=1)
     assert (hit.text, hit.name) == (LEAVE[0]["content"], "Ana")
     assert [snippet.episode_id for snippet in scope.recent()] == [talk.id]
-    assert scope.recent(session_id="monday") == []
+    assert scope.recent(leave_out_session="monday") == []
     replay = scope.session("monday")
     assert replay.session.metadata == {"channel": "web"}
     assert [turn.message.body for turn in replay.turns][:2] == LEAVE

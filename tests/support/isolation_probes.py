@@ -131,19 +131,19 @@ def recall(a: MemoryScope, other: Owned) -> object:
     return [
         a.recall(QUESTION, limit=1_000, min_score=0.0),
         a.recall(other.closed.summary or "", mode="semantic", limit=1_000, min_score=0.0),
-        a.recall(QUESTION, limit=1_000, session_id=other.session_id),
+        a.recall(QUESTION, limit=1_000, leave_out_session=other.session_id),
     ]
 
 
 def recall_turns(a: MemoryScope, other: Owned) -> object:
     return [
         a.recall_turns(QUESTION, limit=1_000, min_score=0.0),
-        a.recall_turns(QUESTION, mode="semantic", limit=1_000, session_id=other.session_id),
+        a.recall_turns(QUESTION, mode="semantic", limit=1_000, leave_out_session=other.session_id),
     ]
 
 
 def recent(a: MemoryScope, other: Owned) -> object:
-    return [a.recent(limit=1_000), a.recent(limit=1_000, session_id=other.session_id)]
+    return [a.recent(limit=1_000), a.recent(limit=1_000, leave_out_session=other.session_id)]
 
 
 def session(a: MemoryScope, other: Owned) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -167,6 +168,19 @@ def check_limit(limit: int, field: str = "limit") -> int:
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_RECALLED:
         raise InvalidInput(field, f"must be a whole number from 1 to {MOST_RECALLED:,}")
     return limit
+
+
+def left_out_session(leave_out_session: str | None, session_id: str | None) -> str | None:
+    """Return the session that a recall leaves out, which was called `session_id` before."""
+    if session_id is None:
+        return leave_out_session
+    warnings.warn(
+        "session_id of recall, recall_turns and recent is deprecated, because it reads like a "
+        "filter: use leave_out_session, or sessions to search one session alone",
+        DeprecationWarning,
+        stacklevel=4,
+    )
+    return session_id if leave_out_session is None else leave_out_session
 
 
 def check_flag(field: str, value: bool) -> None:

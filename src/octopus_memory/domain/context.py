@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -49,3 +50,21 @@ class MemoryContext:
     overflow_tokens: int = 0
     """Tokens by which `messages` exceed the limit, because the system prompt, the block and the
     current message alone are too long; 0 if everything fits."""
+
+    def explain(self) -> str:
+        """Say in one line what kind of question the message is, what is shown and what is not."""
+        shown = [
+            _counted(len(self.facts), "fact"),
+            _counted(len(self.passages), "passage"),
+            _counted(len(self.snippets), "episode"),
+        ]
+        reasons = Counter(each.reason.value for each in self.left_out)
+        cut = ", ".join(f"{count} by {reason}" for reason, count in reasons.most_common())
+        text = (
+            f"{self.kind.value.replace('_', ' ')}: {', '.join(shown)}, {self.block_tokens} tokens"
+        )
+        return f"{text}; left out: {cut}" if cut else text
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

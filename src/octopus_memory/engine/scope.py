@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ..domain.checks import Times, check_limit, episode_id_of
+from ..domain.checks import Times, check_limit, episode_id_of, left_out_session
 from ..domain.episode import (
     EndReason,
     Episode,
@@ -227,6 +227,7 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
         since: datetime | None = None,
         until: datetime | None = None,
         include_archived: bool | None = None,
+        leave_out_session: str | None = None,
         session_id: str | None = None,
         roles: Collection[Role | str] | None = None,
         sessions: Collection[str] | None = None,
@@ -234,12 +235,12 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
     ) -> list[EpisodeSnippet]:
         """Find the episodes relevant to a query, best first, each with the signals of its score.
 
-        `session_id` names the current session, which is excluded. Without `min_score`, `hybrid`
-        returns the best episodes whatever their score, and `semantic` those above the agent's
-        `min_recall_score`. `include_archived` defaults to the agent's setting.
+        `leave_out_session` names a session that is not searched, such as the current one. Without
+        `min_score`, `hybrid` returns the best episodes whatever their score, and `semantic` those
+        above the agent's `min_recall_score`. `include_archived` defaults to the agent's setting.
 
         `roles` and `sessions` keep only turns of these, and `metadata` only sessions that have all
-        of these keys and values in theirs.
+        of these keys and values in theirs. `session_id` is the former name of `leave_out_session`.
         """
         ask = Ask(
             query=query,
@@ -249,7 +250,7 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
             since=since,
             until=until,
             include_archived=recall.archived_wanted(self._runtime, self.scope, include_archived),
-            leave_out_session=session_id,
+            leave_out_session=left_out_session(leave_out_session, session_id),
             filters=filters_of(roles=roles, sessions=sessions, metadata=metadata),
         )
         with self._reading("recall") as runtime:
@@ -265,6 +266,7 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
         min_score: float | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        leave_out_session: str | None = None,
         session_id: str | None = None,
         roles: Collection[Role | str] | None = None,
         sessions: Collection[str] | None = None,
@@ -278,7 +280,7 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
             min_score=min_score,
             since=since,
             until=until,
-            leave_out_session=session_id,
+            leave_out_session=left_out_session(leave_out_session, session_id),
             filters=filters_of(roles=roles, sessions=sessions, metadata=metadata),
         )
         with self._reading("recall") as runtime:
@@ -289,15 +291,17 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
         limit: int = 5,
         *,
         include_archived: bool | None = None,
+        leave_out_session: str | None = None,
         session_id: str | None = None,
     ) -> list[EpisodeSnippet]:
         """Return the last episodes, newest first by end; open ones come first.
 
         Their `relevance` is None, because they were not searched. `include_archived` defaults to
-        the agent's setting.
+        the agent's setting. `session_id` is the former name of `leave_out_session`.
         """
+        left_out = left_out_session(leave_out_session, session_id)
         with self._reading("recent") as runtime:
-            return latest.latest(runtime, self.scope, limit, include_archived, session_id)
+            return latest.latest(runtime, self.scope, limit, include_archived, left_out)
 
     def session(self, session_id: str, *, last: int | None = None) -> SessionReplay:
         """Return a whole session in order; `.messages()` is the list for a provider.
@@ -412,9 +416,9 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
     ) -> MemoryContext:
         """Build the memory block and the messages for the current user message.
 
-        `session_id` names the current session, which is excluded; without it, every open episode
-        is. `count_tokens` replaces the configured counter. The memories that are shown for a
-        session are recorded in the ledger: see `injections`.
+        `session_id` names the current session, which is left out, as is what `history` holds.
+        `left_out` of the result says what was left out, and why. `count_tokens` replaces the
+        configured counter. The memories that are shown for a session are recorded in the ledger: see `injections`.
         """
         from .read.context import MemoryOrchestrator
 

@@ -127,7 +127,9 @@ class OctopusContextProvider(ContextProvider):
 def _recall_tool(talk: Conversation) -> FunctionTool:
     async def recall_memory(query: str) -> str:
         """Search earlier conversations with this user."""
-        hits = await talk.awaited.recall_turns(query, limit=_LIMIT, session_id=talk.session_id)
+        hits = await talk.awaited.recall_turns(
+            query, limit=_LIMIT, leave_out_session=talk.session_id
+        )
         return found_lines(hits)
 
     return tool(recall_memory)

@@ -94,7 +94,7 @@ class OctopusMiddleware(AgentMiddleware[Any, Any, Any]):
         def search(query: str, runtime: ToolRuntime[Any, Any]) -> str:
             talk = self.conversation(runtime)
             return found_lines(
-                talk.sync.recall_turns(query, limit=_LIMIT, session_id=talk.session_id)
+                talk.sync.recall_turns(query, limit=_LIMIT, leave_out_session=talk.session_id)
             )
 
         search.__doc__ = "Search earlier conversations with this user."

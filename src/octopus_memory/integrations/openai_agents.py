@@ -124,7 +124,7 @@ class OctopusSession:
 
             """
             scope = self._talk.awaited
-            hits = await scope.recall_turns(query, limit=_LIMIT, session_id=self.session_id)
+            hits = await scope.recall_turns(query, limit=_LIMIT, leave_out_session=self.session_id)
             return found_lines(hits)
 
         return function_tool(recall_memory)

@@ -130,7 +130,7 @@ class _OneRun(AbstractCapability[Any]):
 
         """
         own = self._talk.session_id
-        hits = await self._talk.awaited.recall_turns(query, limit=_LIMIT, session_id=own)
+        hits = await self._talk.awaited.recall_turns(query, limit=_LIMIT, leave_out_session=own)
         return found_lines(hits)
 
     async def _store(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from ..domain.block.passages import LeftOut, LeftOutReason, Passage
-from ..domain.context import MemoryContext
+from ..domain.context import MemoryContext, QuestionKind
 from ..domain.episode import (
     EndReason,
     Episode,
@@ -276,8 +276,9 @@ def context(body: Body) -> MemoryContext:
         tokens=body["tokens"],
         block_tokens=body["blockTokens"],
         dropped=body["dropped"],
-        # An older service lacks the field.
+        # An older service lacks these fields.
         overflow_tokens=body.get("overflowTokens", 0),
+        kind=QuestionKind(body.get("kind", QuestionKind.POINT)),
     )
 
 

@@ -12,6 +12,7 @@ from ..domain.checks import (
     Times,
     check_limit,
     check_metadata,
+    left_out_session,
     listed,
     session_id_of,
     turn_choice,
@@ -299,12 +300,14 @@ class RemoteScope(RemoteFacts, RemoteForget, RemoteLedger):
         since: datetime | None = None,
         until: datetime | None = None,
         include_archived: bool | None = None,
+        leave_out_session: str | None = None,
         session_id: str | None = None,
         roles: Collection[Role | str] | None = None,
         sessions: Collection[str] | None = None,
         metadata: Mapping[str, Json] | None = None,
     ) -> list[EpisodeSnippet]:
-        body = self._ask(query, mode, limit, min_score, since, until, session_id)
+        left_out = left_out_session(leave_out_session, session_id)
+        body = self._ask(query, mode, limit, min_score, since, until, left_out)
         body |= encode.filters(roles, sessions, metadata)
         body["includeArchived"] = include_archived
         if not body["query"]:
@@ -320,12 +323,14 @@ class RemoteScope(RemoteFacts, RemoteForget, RemoteLedger):
         min_score: float | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        leave_out_session: str | None = None,
         session_id: str | None = None,
         roles: Collection[Role | str] | None = None,
         sessions: Collection[str] | None = None,
         metadata: Mapping[str, Json] | None = None,
     ) -> list[TurnHit]:
-        body = self._ask(query, mode, limit, min_score, since, until, session_id)
+        left_out = left_out_session(leave_out_session, session_id)
+        body = self._ask(query, mode, limit, min_score, since, until, left_out)
         body |= encode.filters(roles, sessions, metadata)
         if not body["query"]:
             return []
@@ -339,7 +344,7 @@ class RemoteScope(RemoteFacts, RemoteForget, RemoteLedger):
         min_score: float | None,
         since: datetime | None,
         until: datetime | None,
-        session_id: str | None,
+        left_out: str | None,
     ) -> dict[str, Json]:
         if not isinstance(query, str):
             raise InvalidInput("query", f"must be text, not {type(query).__name__}")
@@ -350,7 +355,7 @@ class RemoteScope(RemoteFacts, RemoteForget, RemoteLedger):
             "minScore": min_score,
             "since": encode.time("since", since),
             "until": encode.time("until", until),
-            "sessionId": session_id,
+            "sessionId": left_out,
         }
 
     def recent(
@@ -358,12 +363,13 @@ class RemoteScope(RemoteFacts, RemoteForget, RemoteLedger):
         limit: int = 5,
         *,
         include_archived: bool | None = None,
+        leave_out_session: str | None = None,
         session_id: str | None = None,
     ) -> list[EpisodeSnippet]:
         query = self._who | {
             "limit": limit,
             "includeArchived": include_archived,
-            "sessionId": session_id,
+            "sessionId": left_out_session(leave_out_session, session_id),
         }
         return decode.snippets(self._transport.get("/episodes/recent", query))
 

@@ -107,7 +107,7 @@ class _Talk:
 
     def start(self) -> None:
         """Show which model answers, and the last session that is remembered."""
-        before = self._scope.recent(1, session_id=self.session_id)
+        before = self._scope.recent(1, leave_out_session=self.session_id)
         self._view.start(
             self.session_id, self._model.name, len(self.history), before[0] if before else None
         )
@@ -160,10 +160,10 @@ class _Talk:
     def _command(self, name: str, rest: str = "") -> None:
         try:
             if name == "/recall" and rest:
-                found = self._scope.recall(rest, session_id=self.session_id)
+                found = self._scope.recall(rest, leave_out_session=self.session_id)
                 self._view.found("recall", found)
             elif name == "/recent":
-                self._view.found("recent", self._scope.recent(session_id=self.session_id))
+                self._view.found("recent", self._scope.recent(leave_out_session=self.session_id))
             elif name == "/new":
                 self._start_another()
             elif name == "/help":

@@ -179,7 +179,7 @@ def demo(
             view.remembered(part, episode)
         memory.flush()
         question = story["question"]
-        recalled = scope.recall(question, limit=len(story.parts), session_id=_NEW_SESSION)
+        recalled = scope.recall(question, limit=len(story.parts), leave_out_session=_NEW_SESSION)
         view.recalled(recalled)
         context = scope.context(question, system=story["system"])
         view.context(context)

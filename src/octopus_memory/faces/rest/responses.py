@@ -407,6 +407,7 @@ class ContextOut(TypedDict):
     blockTokens: int
     dropped: int
     overflowTokens: int
+    kind: str
 
 
 def context_out(context: MemoryContext) -> ContextOut:
@@ -421,6 +422,7 @@ def context_out(context: MemoryContext) -> ContextOut:
         "blockTokens": context.block_tokens,
         "dropped": context.dropped,
         "overflowTokens": context.overflow_tokens,
+        "kind": context.kind,
     }
 
 

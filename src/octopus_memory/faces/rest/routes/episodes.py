@@ -211,7 +211,7 @@ def recent_episodes(
     """List the last episodes, newest first. `sessionId` names a session to leave out."""
     need(caller, *SEES)
     scope = scope_of(request, caller, agentId, userId)
-    found = scope.recent(limit, include_archived=includeArchived, session_id=sessionId)
+    found = scope.recent(limit, include_archived=includeArchived, leave_out_session=sessionId)
     return answer(request, SearchOut, {"results": [snippet_out(each) for each in found]})
 
 
