@@ -246,7 +246,7 @@ def test_recall_is_filtered_by_role_session_and_metadata(scope: Any, memory: Epi
     assert found(roles=["user"]) == {f"The harbour of {name}." for name in "abc"}
     assert found(sessions=["a", "nowhere"]) == {"The harbour of a.", "Harbour a."}
     assert found(metadata={"channel": "web"}, roles=["assistant"]) == {"Harbour a.", "Harbour c."}
-    assert found(metadata={"channel": "web"}, sessions=["b", "c"], session_id="a") == {
+    assert found(metadata={"channel": "web"}, sessions=["b", "c"], leave_out_session="a") == {
         "The harbour of c.",
         "Harbour c.",
     }

@@ -16,8 +16,9 @@ from octopus_memory import (
     MemoryConfig,
     MemoryScope,
 )
+from octopus_memory.engine.read.candidates import recall_for_context
 from octopus_memory.engine.read.context import MemoryOrchestrator
-from octopus_memory.engine.read.recall import Ask, recall_for_context
+from octopus_memory.engine.read.recall import Ask
 from octopus_memory.testing import FixedClock
 
 pytestmark = pytest.mark.both_databases

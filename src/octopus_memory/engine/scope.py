@@ -418,7 +418,8 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
 
         `session_id` names the current session, which is left out, as is what `history` holds.
         `left_out` of the result says what was left out, and why. `count_tokens` replaces the
-        configured counter. The memories that are shown for a session are recorded in the ledger: see `injections`.
+        configured counter. The memories that are shown for a session are recorded in the ledger:
+        see `injections`.
         """
         from .read.context import MemoryOrchestrator
 

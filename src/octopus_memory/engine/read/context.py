@@ -25,7 +25,7 @@ from ...domain.window import fit_messages
 from ...ports.values import EpisodeQuery
 from .. import facts
 from ..core.runtime import Runtime
-from . import ledger, recall
+from . import candidates, ledger, recall
 from .recall import Ask
 
 log = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class MemoryOrchestrator:
             leave_out_session=session_id,
         )
         quotable = min(max(budget // _TOKENS_A_CANDIDATE, _LEAST_CANDIDATES), _MOST_CANDIDATES)
-        found = recall.recall_for_context(
+        found = candidates.recall_for_context(
             self._runtime, self._scope, ask, quotable=quotable, lines=budget // _TOKENS_A_LINE
         )
         question, held = found.question, _held(query, history)
@@ -170,7 +170,7 @@ class MemoryOrchestrator:
         )
 
     def _relevant(
-        self, found: recall.Recalled, wanted: EpisodicRecallConfig
+        self, found: candidates.Recalled, wanted: EpisodicRecallConfig
     ) -> tuple[EpisodeSnippet, ...]:
         if found.is_listed:
             return found.episodes
@@ -280,7 +280,7 @@ def _left_out(
     )
 
 
-def _time(question: Question, found: recall.Recalled) -> str:
+def _time(question: Question, found: candidates.Recalled) -> str:
     """Return the line that tells the model which time the question names, and if nothing is known
     of it.
     """
