@@ -21,6 +21,9 @@ class FactFinder:
         """Facts that it also finds in every episode."""
 
     def summarize(self, turns: Sequence[Turn], *, timeout: float) -> Summary:
+        return Summary(text="They talked.", facts=self.facts(turns))
+
+    def facts(self, turns: Sequence[Turn], before: Turn | None = None) -> tuple[FoundFact, ...]:
         found = [
             FoundFact(
                 kind=FactKind(each["kind"]),
@@ -32,4 +35,4 @@ class FactFinder:
             for turn in turns
             for each in _FACT.finditer(turn.text)
         ]
-        return Summary(text="They talked.", facts=(*found, *self.also))
+        return (*found, *self.also)

@@ -1,20 +1,26 @@
 """Standing facts about a user, each with its source.
 
-A summarizer finds facts in one episode (`FoundFact`). The store keeps them with their source
-(`Fact`). `consolidate` decides which are current: of the facts that share a slot, the newest.
+Rules or a model find facts in the turns (`FoundFact`). The store keeps them with their source
+(`Fact`). `consolidate` decides which are current: of the facts that share a slot, the newest, until
+something ends it.
 """
 
 from __future__ import annotations
 
+import re
+from calendar import monthrange
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from hashlib import sha256
 from uuid import UUID
 
 from .episode import check_text, check_time
 from .errors import InvalidInput
+from .slots import FactKind, ends_with, is_part_of, lone_relation
+
+__all__ = ["FactKind"]
 
 FACT_LIMIT = 300
 """Maximum length of a fact, in characters."""
@@ -24,26 +30,6 @@ MOST_FACTS_READ = 2_000
 """Maximum number of unpinned facts of a scope that are read: the newest."""
 _SLOT_LIMIT = 64
 _HASH_DIGITS = 16
-
-
-class FactKind(StrEnum):
-    """Subject of a fact, in the order in which the context block shows them."""
-
-    NAME = "name"
-    """The user's name, and how to address them."""
-    LANGUAGE = "language"
-    INSTRUCTION = "instruction"
-    """Instruction for the agent's behavior: "be formal", "answer briefly"."""
-    CONSTRAINT = "constraint"
-    """Must be respected without asking: allergies, medication, diets, what the user gave up."""
-    PREFERENCE = "preference"
-    PERSON = "person"
-    """Family, friends, colleagues, pets."""
-    HOME = "home"
-    WORK = "work"
-    PLAN = "plan"
-    """Current or upcoming: a trip, a deadline, a treatment."""
-    OTHER = "other"
 
 
 _SINGLE_VALUED = frozenset({FactKind.NAME, FactKind.LANGUAGE, FactKind.HOME})
@@ -71,7 +57,7 @@ class FoundFact:
     `address`; a pet's slot is its name. A fact that replaces nothing has a slot of its own, made
     from its words."""
     ends: bool = False
-    """True if it says that the slot's previous fact is over: "the cat died", "I left Acme"."""
+    """True if it says that the facts of the slot are over: "the cat died", "I left Acme"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +71,8 @@ class Fact:
     since: datetime
     """Time when it was said, or when the caller gave it."""
     until: datetime | None = None
-    """Time when a newer fact replaced it; None while it is current."""
+    """Time when it was over, because a newer fact replaced or ended it or its date passed; None
+    while it is current."""
     replaces: UUID | None = None
     """Id of the fact that it replaced."""
     episode_id: UUID | None = None
@@ -106,29 +93,114 @@ class Fact:
         return self.until is None and not self.is_deleted
 
 
-def consolidate(facts: Iterable[Fact], *, as_of: datetime | None = None) -> list[Fact]:
+def consolidate(
+    facts: Iterable[Fact], *, as_of: datetime | None = None, now: datetime | None = None
+) -> list[Fact]:
     """Set `until` and `replaces` on a scope's facts; return them oldest first.
 
     Of the facts of one kind and slot the newest is current, unless an older one is pinned: a pinned
-    fact gives way only to what the caller says. With `as_of`, facts said later do not count.
+    fact gives way only to what the caller says. A fact that ends something is over at once, and so
+    is what it ends, with all that ends with it. A plan is over when its date has passed. With
+    `as_of`, facts said later do not count, and it is the time at which plans are looked at; else
+    `now` is, if given.
     """
     moment = None if as_of is None else check_time("as_of", as_of)
-    slots: dict[tuple[FactKind, str], list[Fact]] = {}
+    state = _State()
     for fact in sorted(facts, key=lambda fact: (fact.since, fact.id.int)):
         if moment is None or fact.since <= moment:
-            slots.setdefault((fact.kind, fact.slot), []).append(fact)
-    settled = [fact for slot in slots.values() for fact in _resolve_slot(slot)]
-    return sorted(settled, key=lambda fact: (fact.since, fact.id.int))
+            state.take(fact)
+    return [_with_date(fact, moment or now) for fact in state.settled]
 
 
-def current(facts: Iterable[Fact], *, as_of: datetime | None = None) -> list[Fact]:
-    """The facts that are true now, or were known at `as_of`: pinned first, then by kind and time.
-
-    A fact that only says that something is over is kept: "the cat died" is worth knowing.
-    """
+def current(
+    facts: Iterable[Fact], *, as_of: datetime | None = None, now: datetime | None = None
+) -> list[Fact]:
+    """Facts that are true now, or were known at `as_of`: pinned first, then by kind and time."""
     order = {kind: rank for rank, kind in enumerate(FactKind)}
-    found = [fact for fact in consolidate(facts, as_of=as_of) if fact.is_current]
+    found = [fact for fact in consolidate(facts, as_of=as_of, now=now) if fact.is_current]
     return sorted(found, key=lambda fact: (not fact.is_pinned, order[fact.kind], fact.since))
+
+
+class _State:
+    """Facts in the order in which they were said, and which of them hold their slots."""
+
+    def __init__(self) -> None:
+        self.settled: list[Fact] = []
+        self._holders: dict[tuple[FactKind, str], int] = {}
+
+    def take(self, fact: Fact) -> None:
+        """Add a fact; it may end others."""
+        key = fact.kind, fact.slot
+        before = self._held(key)
+        may_end = fact.origin is FactOrigin.CALLER
+        if before is not None and before.is_pinned and not may_end:
+            self.settled.append(replace(fact, until=fact.since))
+            return
+        over = self._ended_by(fact, before)
+        replaced = before if before is not None else self._held(next(iter(over), key))
+        for other in over:
+            held = self._held(other)
+            if held is not None and (may_end or not held.is_pinned):
+                self.settled[self._holders.pop(other)] = replace(held, until=fact.since)
+        until = fact.since if fact.ends else None
+        self.settled.append(
+            replace(fact, until=until, replaces=None if replaced is None else replaced.id)
+        )
+        if not fact.ends:
+            self._holders[key] = len(self.settled) - 1
+
+    def _held(self, key: tuple[FactKind, str]) -> Fact | None:
+        place = self._holders.get(key)
+        return None if place is None else self.settled[place]
+
+    def _ended_by(self, fact: Fact, before: Fact | None) -> dict[tuple[FactKind, str], None]:
+        """Slots that a fact ends: its own, what is about the same, and what ends with it."""
+        own = fact.kind, fact.slot
+        over = {own: None} if before is not None else {}
+        lone = lone_relation(fact.kind, fact.slot)
+        for kind, slot in self._holders:
+            if kind is fact.kind and (kind, slot) != own and _ends(fact, slot, lone):
+                over[kind, slot] = None
+        is_changed = fact.ends or (before is not None and before.text != fact.text)
+        for kind, part in ends_with(fact.kind, fact.slot):
+            for other, slot in self._holders:
+                if other is kind and is_part_of(part, slot):
+                    place = slot.removeprefix(part).strip()
+                    # "I live in Oslo" says that the planned move to Oslo has happened.
+                    if is_changed or (place and place in fact.text.casefold()):
+                        over[other, slot] = None
+        return over
+
+
+def _ends(fact: Fact, slot: str, lone: str) -> bool:
+    """True if a fact ends the fact of another slot of its kind."""
+    if fact.ends:
+        return is_part_of(fact.slot, slot) or (lone == slot != "")
+    return bool(lone) and is_part_of(lone, slot) and not is_part_of(fact.slot, slot)
+
+
+_DATE = re.compile(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
+
+
+def _with_date(fact: Fact, now: datetime | None) -> Fact:
+    """End a plan whose date has passed."""
+    if fact.kind is not FactKind.PLAN or fact.until is not None or now is None or fact.is_pinned:
+        return fact
+    over = plan_end(fact.text)
+    return fact if over is None or over > now else replace(fact, until=over)
+
+
+def plan_end(text: str) -> datetime | None:
+    """The end of the last day that a plan names, as 2025-06-14 or 2025-06; None without a date."""
+    ends: list[datetime] = []
+    for year, month, day in _DATE.findall(text):
+        try:
+            last = int(day) if day else monthrange(int(year), int(month))[1]
+            ends.append(datetime(int(year), int(month), last, tzinfo=UTC) + timedelta(days=1))
+        except (ValueError, OverflowError):
+            # Not a date of the calendar.
+            continue
+    return max(ends, default=None)
 
 
 def check_fact_text(field: str, value: str) -> str:
@@ -180,19 +252,3 @@ def check_kind(value: FactKind | str, field: str = "kind") -> FactKind:
         return FactKind(value)
     except ValueError as error:
         raise InvalidInput(field, f"must be one of {', '.join(FactKind)}") from error
-
-
-def _resolve_slot(slot: list[Fact]) -> list[Fact]:
-    """Facts of one slot, oldest first, with `until` and `replaces` set."""
-    settled: list[Fact] = []
-    holder: int | None = None
-    for fact in slot:
-        before = None if holder is None else settled[holder]
-        if before is not None and before.is_pinned and fact.origin is not FactOrigin.CALLER:
-            settled.append(replace(fact, until=fact.since))
-            continue
-        if before is not None and holder is not None:
-            settled[holder] = replace(before, until=fact.since)
-        settled.append(replace(fact, replaces=None if before is None else before.id))
-        holder = len(settled) - 1
-    return settled

@@ -1,28 +1,23 @@
-"""Standing facts: found when an episode closes, or given by a caller."""
+"""Standing facts: found when turns are indexed or an episode closes, or given by a caller."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from ..domain.checks import check_flag, fact_id_of, kinds_of
-from ..domain.episode import Scope, Turn, check_time
+from ..domain.episode import Scope, check_time
 from ..domain.errors import FactNotFound
 from ..domain.facts import (
-    FACT_LIMIT,
-    MOST_FACTS_OF_EPISODE,
     Fact,
     FactKind,
     FactOrigin,
-    FoundFact,
     check_fact_text,
     check_given_slot,
     check_kind,
-    check_slot,
     consolidate,
     current,
     slot_for,
@@ -30,8 +25,10 @@ from ..domain.facts import (
 from ..domain.ids import new_id
 from . import sharing
 from .core import audit
+from .core.found_facts import cut, guarded_slot
 from .core.pii_guard import Guard
 from .core.runtime import Runtime
+from .write import index_turns
 from .write.settings_retry import retry_on_settings_change
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -59,8 +56,8 @@ class FactCalls(ABC):
     ) -> list[Fact]:
         """Return the standing facts about this user: pinned first, then by kind and time.
 
-        With `as_of`, those known at that time. With `history`, also those that newer facts
-        replaced, all in the order in which they were said. `kinds` restricts them to these kinds.
+        With `as_of`, those known at that time. With `history`, also those that are over, and what
+        ended them, all in the order in which they were said. `kinds` restricts them to these kinds.
         """
         moment = None if as_of is None else check_time("as_of", as_of)
         check_flag("history", history)
@@ -132,64 +129,6 @@ class FactCalls(ABC):
         delete(self._runtime, self.scope, fact_id, actor=actor or self._actor)
 
 
-def found(
-    turns: Sequence[Turn], facts: Iterable[FoundFact], origin: FactOrigin
-) -> tuple[Fact, ...]:
-    """Make facts of what a summarizer found in these turns; pass them to `guarded` before storing.
-
-    A model's answer is not trusted: facts that are empty or name an unknown turn are dropped.
-    """
-    said = {turn.ordinal: turn for turn in turns}
-    kept: list[Fact] = []
-    for fact in facts:
-        turn, text = said.get(fact.ordinal), " ".join(fact.text.split())
-        if turn is None or not text:
-            continue
-        kept.append(
-            Fact(
-                id=new_id(),
-                kind=fact.kind,
-                text=text,
-                slot=fact.slot,
-                since=turn.at,
-                turn_id=turn.id,
-                ordinal=turn.ordinal,
-                origin=origin,
-                ends=fact.ends,
-            )
-        )
-    return tuple(kept)
-
-
-def guarded(facts: Iterable[Fact], guard: Guard) -> tuple[Fact, ...]:
-    """Redact and shorten the facts found in one episode, as the agent's settings say.
-
-    Of duplicates, the first is kept.
-    """
-    kept: dict[tuple[FactKind, str, str], Fact] = {}
-    for fact in facts:
-        if len(kept) == MOST_FACTS_OF_EPISODE:
-            break
-        safe = redacted(fact, guard)
-        kept.setdefault((safe.kind, safe.slot, safe.text), safe)
-    return tuple(kept.values())
-
-
-def _guarded_slot(guard: Guard, slot: str) -> str:
-    """Redact a slot with a guard that has read the fact's text.
-
-    A slot is in lower case, where the redactor finds only names that it has heard before.
-    """
-    return check_slot(guard.text(slot))
-
-
-def redacted(fact: Fact, guard: Guard) -> Fact:
-    """Return the fact redacted and shortened; the same object if nothing changes."""
-    text = _cut(guard.text(fact.text))
-    slot = _guarded_slot(guard, fact.slot)
-    return fact if (text, slot) == (fact.text, fact.slot) else replace(fact, text=text, slot=slot)
-
-
 def listed(
     runtime: Runtime,
     scope: Scope,
@@ -201,16 +140,19 @@ def listed(
 ) -> list[Fact]:
     """Return the current facts, or with `history` all of them, oldest first.
 
-    With `with_shared`, also those that other agents share with this one.
+    With `with_shared`, also those that other agents share with this one. Turns that the worker has
+    not indexed yet are indexed first, so that what was said is known.
     """
     wanted = kinds_of(kinds)
-    stored = runtime.store.facts(scope, until=as_of)
+    index_turns.catch_up_if_possible(runtime, scope)
+    stored, now = runtime.store.facts(scope, until=as_of), runtime.clock.now()
     if with_shared:
         stored += sharing.shared(runtime, scope, until=as_of)
     if history:
-        facts = [fact for fact in consolidate(stored, as_of=as_of) if not fact.is_deleted]
+        settled = consolidate(stored, as_of=as_of, now=now)
+        facts = [fact for fact in settled if not fact.is_deleted]
     else:
-        facts = current(stored, as_of=as_of)
+        facts = current(stored, as_of=as_of, now=now)
     return facts if wanted is None else [fact for fact in facts if fact.kind in wanted]
 
 
@@ -236,8 +178,8 @@ def add(
     check_flag("pinned", pinned)
     slot = check_given_slot(slot)
     guard = _guard(runtime, scope)
-    kept = _cut(guard.text(text))
-    own = slot_for(fact_kind, kept) if slot is None else _guarded_slot(guard, slot)
+    kept = cut(guard.text(text))
+    own = slot_for(fact_kind, kept) if slot is None else guarded_slot(guard, slot)
     fact = Fact(
         id=new_id(),
         kind=fact_kind,
@@ -272,7 +214,7 @@ def correct(
     fact = Fact(
         id=new_id(),
         kind=old.kind,
-        text=_cut(guard.text(text)),
+        text=cut(guard.text(text)),
         slot=old.slot,
         since=max(runtime.clock.now(), max(beside) + _MICROSECOND),
         origin=FactOrigin.CALLER,
@@ -332,7 +274,7 @@ def _store(
 
 def _settled(runtime: Runtime, scope: Scope, fact_id: UUID, known: Fact | None = None) -> Fact:
     """Return the fact with the one that it replaces or that replaced it."""
-    for fact in consolidate(runtime.store.facts(scope)):
+    for fact in consolidate(runtime.store.facts(scope), now=runtime.clock.now()):
         if fact.id == fact_id:
             return fact
     if known is None:
@@ -344,7 +286,3 @@ def _settled(runtime: Runtime, scope: Scope, fact_id: UUID, known: Fact | None =
 def _guard(runtime: Runtime, scope: Scope) -> Guard:
     """Make a guard without numbered placeholders, because numbers count within an episode."""
     return runtime.guard(scope, numbered=False)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= FACT_LIMIT else text[: FACT_LIMIT - 1] + "…"

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..domain.episode import Summary, Turn
+from ..domain.facts import FoundFact
 
 if TYPE_CHECKING:
     from ..domain.text.pii import PiiSpan
@@ -49,6 +50,15 @@ class Summarizer(Protocol):
         """A summary of at most 2,000 characters, within about `timeout` seconds.
 
         :raises SummarizerFailed: when the model is slow, down, refuses, or answers malformed
+        """
+
+
+class FactSummarizer(Summarizer, Protocol):
+    """A summarizer that also finds the standing facts of single turns, without a model."""
+
+    def facts(self, turns: Sequence[Turn], before: Turn | None = None) -> Sequence[FoundFact]:
+        """The facts that the user states in `turns`, in their order; `before` is the turn before
+        them.
         """
 
 

@@ -192,7 +192,11 @@ class RecallRows(ABC):
         *,
         patience: float | None = None,
     ) -> int:
-        """Insert the recall rows of these turns, and queue those that are to be embedded.
+        """Insert the recall rows of these turns with their facts, and queue those that are to be
+        embedded.
+
+        Facts are left out if the episode has facts of these turns already, because it was imported
+        with them or a model found them. A fact that was deleted does not come back.
 
         Returns the number of episodes. Skips an episode that is gone, that another worker indexed
         first, or in whose scope rows were removed or replaced since it was read.

@@ -59,6 +59,8 @@ class IndexEntry(NamedTuple):
     ordinal: int
     lexical: Lexical
     embed: bool = True
+    facts: tuple[Fact, ...] = ()
+    """Standing facts that the turn states."""
 
 
 class Placeholder(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ...domain.episode import SUMMARY_LIMIT, Summary, Turn
 from ...domain.errors import InvalidSetting
@@ -14,7 +13,7 @@ class ExtractiveSummarizer:
     """Selects sentences that cover an episode's subjects and state its facts, offline.
 
     Standing facts about the user are found by precise rules for English, German, French, Spanish
-    and Chinese.
+    and Chinese, in each turn when it is indexed.
 
     A short answer is kept with its question. Equal turns give equal summaries. The work is bounded,
     so `timeout` is ignored: of very long turns, and of each long turn of a very long episode, only
@@ -37,11 +36,10 @@ class ExtractiveSummarizer:
         # Imported here, so that word lists are loaded when the first episode is closed.
         from .selection import select
 
-        made = select(turns, max_chars=self._max_chars, max_facts=self._max_facts)
-        return replace(made, facts=self.facts(turns))
+        return select(turns, max_chars=self._max_chars, max_facts=self._max_facts)
 
-    def facts(self, turns: Sequence[Turn]) -> tuple[FoundFact, ...]:
+    def facts(self, turns: Sequence[Turn], before: Turn | None = None) -> tuple[FoundFact, ...]:
         """Standing facts about the user, found by rules."""
         from .standing.find import find_facts
 
-        return find_facts(turns)
+        return find_facts(turns, before)

@@ -21,7 +21,15 @@ from ...domain.search.term_hashing import TermHasher
 from ...domain.sharing import SHARE_FACTS, TENANT_SETTINGS, FactSharing
 from ...ports.agent_configs import AgentSettings
 from ...ports.index import RecallIndex
-from ...ports.models import Analyzer, Clock, Embedder, Redactor, Summarizer, TokenCounter
+from ...ports.models import (
+    Analyzer,
+    Clock,
+    Embedder,
+    FactSummarizer,
+    Redactor,
+    Summarizer,
+    TokenCounter,
+)
 from ...ports.retention import Schedule
 from ...ports.store import EpisodeStore
 from ...ports.values import Placeholder
@@ -65,7 +73,7 @@ class Runtime:
     analyzer: Analyzer
     counter: TokenCounter
     clock: Clock
-    extractive: Summarizer
+    extractive: FactSummarizer
     summarizer: Summarizer | None = None
     calibration: Calibration = field(default_factory=Calibration.default)
     defaults: MemoryConfig = field(default_factory=MemoryConfig)

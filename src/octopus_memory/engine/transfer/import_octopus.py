@@ -30,7 +30,7 @@ from ...domain.transfer.export_reader import (
 )
 from ...domain.transfer.ledger_lines import injection_of
 from ...ports.values import ImportedEpisode, MessageKeys, NewSummary, NewTurn, Placeholder
-from .. import facts as standing
+from ..core import found_facts
 from ..core.pii_guard import Guard
 from ..core.runtime import Runtime
 from ..write import close, prepare
@@ -95,7 +95,7 @@ def _given_fact(runtime: Runtime, run: ImportRun, scope: Scope, fact: Fact) -> N
     episode.
     """
     guard = runtime.guard(scope, numbered=False)
-    safe = standing.redacted(fact, guard)
+    safe = found_facts.redacted(fact, guard)
     run.count(facts=runtime.store.add_facts(scope, [safe], settings=guard.settings))
 
 
@@ -143,7 +143,7 @@ def _bring(
     ready = _ready(_NewTurns(runtime, scope, turns, guard, is_copy=is_copy), turns)
     summary = _summary(runtime, kept, guard)
     facts = [
-        standing.redacted(fact, guard)
+        found_facts.redacted(fact, guard)
         for fact in _facts(turns.facts, kept.episode.id, scope if is_copy else None)
     ]
     brought = ImportedEpisode(

@@ -27,10 +27,10 @@ from ...domain.errors import (
     InvalidInput,
     SettingsChanged,
 )
-from ...domain.facts import Fact, FactOrigin
+from ...domain.facts import FactOrigin
 from ...ports.values import Append, Closing, Lexical, NewSummary, SummarySource, Target
 from ...ports.work import Work
-from .. import facts
+from ..core import found_facts
 from ..core.pii_guard import Guard
 from ..core.runtime import Runtime
 from . import index_turns
@@ -208,9 +208,14 @@ def closing_for(
     input_tokens: int | None = None,
     output_tokens: int | None = None,
 ) -> Closing:
-    """Make the end of an episode. A caller that passes a `guard` stores its placeholders."""
+    """Make the end of an episode. A caller that passes a `guard` stores its placeholders, and the
+    turns in the same write, so that the facts in them are found here.
+    """
     _check_summary(summary, key_facts)
     new = _summary(runtime, scope, turns, summary, key_facts, wait=wait)
+    if new is not None and new.facts is None and guard is not None:
+        stated = runtime.extractive.facts(turns)
+        new = replace(new, facts=found_facts.found(turns, stated, FactOrigin.RULES))
     if new is not None:
         new = _protected(runtime, scope, replace(new, made_of=made_of), turns, guard)
     return Closing(
@@ -251,7 +256,7 @@ def _protected(
         new = replace(new, summary=safe, lexical=lexical)
     return replace(
         new,
-        facts=None if new.facts is None else facts.guarded(new.facts, own),
+        facts=None if new.facts is None else found_facts.guarded(new.facts, own),
         settings=own.settings,
         # Read last, when every number is assigned.
         placeholders=() if guard is not None else own.new(),
@@ -297,7 +302,7 @@ def _summary(
 def _given(
     runtime: Runtime, turns: Sequence[Turn], text: str, key_facts: Sequence[str] | None
 ) -> Summary:
-    """Make a summary of the caller's text, with facts of the turns, and key facts unless given."""
+    """Make a summary of the caller's text, with key facts of the turns unless given."""
     if not turns:
         return Summary(text=text, key_facts=tuple(key_facts or ()))
     made = limited(runtime.extractive.summarize(turns, timeout=runtime.timeouts.at_close))
@@ -339,26 +344,17 @@ def new_summary(
     improve: bool = False,
     turns: Sequence[Turn] | None = None,
 ) -> NewSummary:
-    """Make a summary to store, and with `turns` the facts that were found in them.
+    """Make a summary to store, and with `turns` the facts that a model found in them.
 
-    Without `turns`, the episode's facts stay unchanged. The caller redacts the text, before or
-    after.
+    Without `turns` or such facts, those stay that the rules found when the turns were indexed. The
+    caller redacts the text, before or after.
     """
     lexical = summary_lexical(runtime, scope, summary, by)
-    found = None if turns is None else _facts(runtime, turns, summary, by)
+    found = None
+    if turns is not None and summary.facts and by != BY_CALLER:
+        found = found_facts.found(turns, summary.facts, FactOrigin.MODEL)
     summary = replace(summary, facts=())
     return NewSummary(summary=summary, by=by, lexical=lexical, improve=improve, facts=found)
-
-
-def _facts(runtime: Runtime, turns: Sequence[Turn], summary: Summary, by: str) -> tuple[Fact, ...]:
-    """Return the summarizer's facts, or the extractive rules' if a caller or model gave none."""
-    found, origin = summary.facts, FactOrigin.MODEL
-    if by in (runtime.extractive.name, BY_CALLER):
-        origin = FactOrigin.RULES
-    elif not found and turns:
-        found = runtime.extractive.summarize(turns, timeout=runtime.timeouts.at_close).facts
-        origin = FactOrigin.RULES
-    return facts.found(turns, found, origin)
 
 
 def summary_lexical(runtime: Runtime, scope: Scope, summary: Summary, by: str | None) -> Lexical:

@@ -1,7 +1,8 @@
 """Indexing of stored turns, by the worker or by the first recall that needs them.
 
 A write returns when its turns are durable. They are tokenized and embedded afterwards, so that no
-caller waits for it. A recall that comes first tokenizes the turns of its own scope.
+caller waits for it, and standing facts are found in them. A recall that comes first indexes the
+turns of its own scope.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from uuid import UUID
 
 from ...domain.episode import Scope, Turn
 from ...domain.errors import InvalidSetting, StoreCorrupt, StoreError
+from ...domain.facts import Fact, FactOrigin
+from ...domain.message import Message, Role
 from ...domain.policy import MemoryConfig
 from ...ports.recall_rows import UnindexedTurns
 from ...ports.values import IndexEntry, Lexical
+from ..core import found_facts
 from ..core.runtime import Runtime
 from .prepare import wants_vector
 
@@ -27,6 +31,8 @@ _BATCHES = 16
 _MOST = 100_000
 _PATIENCE = 1.0
 """Seconds that a recall waits for the write lock, before it continues without the newest turns."""
+_ANSWER_CHARS = 80
+"""Maximum length of a turn that may answer the question before it."""
 _STALLED = 20
 """Failed attempts after which indexing gives up: each lost a race for the same turns."""
 
@@ -84,7 +90,9 @@ def _made(
     made: list[tuple[UnindexedTurns, Sequence[IndexEntry]]] = []
     for some in _few_at_a_time(found):
         turns = {(turn.episode_id, turn.ordinal): turn for turn in _turns(runtime, some)}
-        made += [(each, list(_findable(runtime, each, turns))) for each in some]
+        for each in some:
+            entries = list(_findable(runtime, each, turns))
+            made.append((each, _with_facts(runtime, each, turns, entries)))
     return made
 
 
@@ -118,6 +126,52 @@ def _findable(
                     "could not tokenize a turn, indexing it without terms: %s", type(error).__name__
                 )
         yield made
+
+
+def _with_facts(
+    runtime: Runtime,
+    found: UnindexedTurns,
+    turns: Mapping[tuple[UUID, int], Turn],
+    entries: list[IndexEntry],
+) -> list[IndexEntry]:
+    """Add to each turn's entry the standing facts that the rules find in it."""
+    said = [
+        turn
+        for entry in entries
+        if (turn := turns.get((found.episode_id, entry.ordinal))) is not None
+    ]
+    try:
+        facts = _facts(runtime, found, said)
+    except Exception as error:  # noqa: BLE001 - facts must not stop the index
+        log.warning("could not search turns for facts: %s", type(error).__name__)
+        return entries
+    if not facts:
+        return entries
+    by_turn: dict[int | None, list[Fact]] = {}
+    for fact in facts:
+        by_turn.setdefault(fact.ordinal, []).append(fact)
+    return [entry._replace(facts=tuple(by_turn.get(entry.ordinal, ()))) for entry in entries]
+
+
+def _facts(runtime: Runtime, found: UnindexedTurns, said: Sequence[Turn]) -> tuple[Fact, ...]:
+    if not any(turn.role is Role.USER for turn in said):
+        return ()
+    before = _question_before(runtime, found, said[0])
+    stated = runtime.extractive.facts(said, before)
+    if not stated:
+        return ()
+    # Numbers of placeholders count within an episode, and are given when its text is stored.
+    guard = runtime.guard(found.scope, numbered=False)
+    guard.hear([turn.message for turn in said])
+    return found_facts.guarded(found_facts.found(said, stated, FactOrigin.RULES), guard)
+
+
+def _question_before(runtime: Runtime, found: UnindexedTurns, first: Turn) -> Turn | None:
+    """Return the turn before a short one, which may be the answer to its question."""
+    if first.role is not Role.USER or not first.ordinal or len(first.text) > _ANSWER_CHARS:
+        return None
+    before = _read(runtime, found, first.ordinal - 1, first.ordinal)
+    return before[0] if before else None
 
 
 def _config(runtime: Runtime, scope: Scope) -> MemoryConfig:

@@ -3,229 +3,283 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 
 from ....domain.block.one_line import split_sentences
 from ....domain.episode import Turn
-from ....domain.facts import FACT_LIMIT, MOST_FACTS_OF_EPISODE, FactKind, FoundFact, check_slot
+from ....domain.facts import (
+    FACT_LIMIT,
+    MOST_FACTS_OF_EPISODE,
+    FactKind,
+    FoundFact,
+    check_slot,
+    slot_for,
+)
 from ....domain.message import Role
 from ....domain.search.stopwords import STOPWORDS
 from ....domain.search.terms import words
-from .. import cues
-from ..sentences import closed, plain, shorten
-from .rules import DRUG, Asked, Language, Rule, clauses, gate, language
+from ....domain.slots import SLOTS
+from ..sentences import closed, plain
+from .dates import resolve
+from .rules import LANGUAGES, Language, Rule, language
 
 _TURN_CHARS = 4_000
 _SENTENCE_CHARS = 500
-_ANSWER_CHARS = 120
-_TOLD_CHARS = 60
-"""An answer over this size that contains "I" is searched by the rules for statements."""
-_OWN_CHARS = 220
-_VALUE_WORDS = 12
-_VALUES = frozenset({"name", "place", "value", "what"})
+_ANSWER_CHARS = 60
+_ANSWER_WORDS = 4
+_TOPIC_WORDS = 7
 _SAMPLE = 500
 _SURE = 3
 """Number of stopwords that identify a language."""
 _HAN = re.compile(r"[\u3400-\u9fff]")
 _LETTER = re.compile(r"[^\W\d_]")
-_QUOTED = re.compile(r"[\"“„«「『][^\"”“»」』]*\s[^\"”“»」』]*[\"”“»」』]")
+_QUOTED = re.compile(
+    r"[\"“„«](?:[^\"”“»\s]*\s+){3}[^\"”“»]*[\"”“»]|[“「『\"][^”」』\"]*[\u3400-\u9fff][^”」』\"]*[”」』\"]"
+)
 _QUOTED_LINE = re.compile(r"(?m)^\s*>.*$")
+_QUOTATION = "\N{OBJECT REPLACEMENT CHARACTER}"
+"""Stands for a quotation of more than a few words, which may say anything."""
 _ASKS = re.compile(r"[?？]\W*$")
 _EDGES = " \t,.;:!?…'\"“”„«»()，。；：！？、"
 _TAGS = "吗呢么嘛吧"
-_LONE = frozenset({"partner", "mother", "father", "boss", "mother-in-law", "father-in-law"})
-_PETS = frozenset({"dog", "cat", "horse", "rabbit", "hamster", "parrot", "tortoise", "pet"})
+_MARK = re.compile(r"[,;:.!?…()–—，。；：！？、（）\n]\s*|\s[-–—]\s+")
+_WISHES = frozenset(("answers", "instruction"))
+_ARTICLE = re.compile(
+    r"(?:aux?|à|des?|du|de l['’]|d['’]|l['’]|las?|les?|los|el|al|the|an?|kein\w*|une?)\s*\b",
+    re.IGNORECASE,
+)
 
 
-def find_facts(turns: Sequence[Turn]) -> tuple[FoundFact, ...]:
-    """Standing facts of the user, in the order of the turns.
+def find_facts(turns: Sequence[Turn], before: Turn | None = None) -> tuple[FoundFact, ...]:
+    """Standing facts of the user, in the order of the turns; `before` is the turn before them.
 
     Of the facts of one kind and slot, the last one counts.
     """
     spoken = [turn for turn in turns if turn.role in (Role.USER, Role.ASSISTANT)]
-    usual = _languages(" ".join(turn.text[:200] for turn in spoken[:30]), STOPWORDS)
     found: dict[tuple[FactKind, str], FoundFact] = {}
-    before: Turn | None = None
     for turn in spoken:
         if turn.role is Role.USER:
-            for name in _languages_of(turn, before, usual):
-                for fact in _facts_of(turn, before, language(name)):
-                    key = fact.kind, fact.slot
-                    found.pop(key, None)
-                    found[key] = fact
+            for fact in _facts_of(turn, before):
+                key = fact.kind, fact.slot
+                found.pop(key, None)
+                found[key] = fact
         before = turn
     return tuple(found.values())[-MOST_FACTS_OF_EPISODE:]
 
 
-def _languages_of(turn: Turn, before: Turn | None, usual: Iterable[str]) -> Iterator[str]:
-    """Languages whose rules are applied to a turn."""
-    text = turn.text[:_SAMPLE]
-    near = f"{text} {before.text[-_SAMPLE:]}" if before and len(text) <= _ANSWER_CHARS else text
-    names = tuple(_languages(text, usual))
-    if len(names) == 1:
-        yield from names
+def _facts_of(turn: Turn, before: Turn | None) -> Iterator[FoundFact]:
+    text = turn.text[:_TURN_CHARS]
+    if not text.strip():
         return
-    seen = frozenset(words(near, len(near)))
-    yield from (name for name in names if not gate(name).isdisjoint(seen))
+    for name in _languages(text, before):
+        known = language(name)
+        if known.task.search(text):
+            continue
+        stated = [fact for said in _sentences(text) for fact in _stated(said, turn, known)]
+        yield from stated
+        if not stated and before is not None and before.role is Role.ASSISTANT:
+            yield from _answered(turn, before, known)
 
 
-def _languages(text: str, usual: Iterable[str]) -> Iterable[str]:
-    """Language of a text by its stopwords; the default languages if it has too few."""
-    if 3 * len(_HAN.findall(text)) > len(_LETTER.findall(text)):
+def _languages(text: str, before: Turn | None) -> Iterable[str]:
+    """Languages whose rules are applied to a text: its own, or those that a short one may be in."""
+    sample = text[:_SAMPLE]
+    if 3 * len(_HAN.findall(sample)) > len(_LETTER.findall(sample)):
         return ("chinese",)
-    seen = words(text, len(text))
+    seen = words(sample, len(sample))
     counts = {name: sum(map(known.__contains__, seen)) for name, known in STOPWORDS.items()}
     best = max(counts, key=lambda name: counts[name])
-    rival = max(count for name, count in counts.items() if name != best)
-    return (best,) if counts[best] >= _SURE and counts[best] > rival else usual
+    if counts[best] >= _SURE and all(
+        count < counts[best] for name, count in counts.items() if name != best
+    ):
+        return (best,)
+    if before is not None and len(text) <= _ANSWER_CHARS:
+        seen = [*seen, *words(before.text[-_SAMPLE:], _SAMPLE)]
+    return [
+        name for name in LANGUAGES if name != "chinese" and not language(name).gate.isdisjoint(seen)
+    ]
 
 
-def _facts_of(turn: Turn, before: Turn | None, known: Language) -> Iterator[FoundFact]:
-    stated: set[FactKind] = set()
-    context = f"{turn.text[:_TURN_CHARS]}\n{before.text[-500:] if before else ''}"
-    for sentence in _sentences(turn.text, known):
-        for fact in _stated(sentence, turn.ordinal, known, context):
-            stated.add(fact.kind)
-            yield fact
-    if before is not None and before.role is Role.ASSISTANT:
-        for fact in _answered(turn, before, known):
-            # An answer that tells of another person may not be about the user.
-            if fact.kind not in stated and FactKind.PERSON not in stated:
-                yield fact
-
-
-def _sentences(text: str, known: Language) -> Iterator[str]:
-    """Sentences in the user's own voice, without quotations and text to work on."""
-    text = _QUOTED_LINE.sub("", text[:_TURN_CHARS])
-    if known.task.search(text):
-        text = re.split(r"[:：\n]", text, maxsplit=1)[0]
-    for line in _QUOTED.sub("…", plain(text, _TURN_CHARS)).splitlines():
+def _sentences(text: str) -> Iterator[str]:
+    """Sentences in the user's own voice, without quotations."""
+    own = _QUOTED.sub(_QUOTATION, plain(_QUOTED_LINE.sub("", text), _TURN_CHARS))
+    for line in own.splitlines():
         for sentence in split_sentences(line):
             if len(sentence) <= _SENTENCE_CHARS:
                 yield sentence
 
 
-def _stated(sentence: str, ordinal: int, known: Language, context: str) -> Iterator[FoundFact]:
-    taken: list[FoundFact] = []
-    asks = bool(_ASKS.search(sentence))
-    starts = clauses(sentence, known)
+def _stated(sentence: str, turn: Turn, known: Language) -> Iterator[FoundFact]:
+    starts = [at for at in _clauses(sentence, known) if known.any_rule.match(sentence, at)]
+    if not starts:
+        return
+    is_question = bool(_ASKS.search(sentence))
+    end = len(sentence.rstrip(_EDGES + _TAGS))
     # The rest of the sentence is hypothetical: "If I lived in Oslo, …".
     unreal = known.unreal.search(sentence)
-    real = [start for start in starts if unreal is None or start < unreal.start()]
+    real = [at for at in starts if unreal is None or at < unreal.start()]
+    taken: list[tuple[str, int, int]] = []
     for rule in known.rules:
-        for match in filter(None, (rule.pattern.match(sentence, start) for start in real)):
+        # "Could you answer in German?" is no condition.
+        places = starts if "answers" in rule.slots else real
+        for match in filter(None, (rule.pattern.match(sentence, at) for at in places)):
             # A statement may precede a question, but not be its end.
-            if asks and match.end() >= len(sentence.rstrip(_EDGES + _TAGS)):
+            if is_question and match.end() >= end and not _WISHES.intersection(rule.slots):
                 continue
-            if rule.near and not rule.near.search(context):
+            # What is left of a clause with a quotation tells too little.
+            if sentence[match.start() :].find(_QUOTATION, 0, match.end() - match.start() + 2) >= 0:
                 continue
-            fact = _fact(rule, match, sentence, ordinal, known, asks=asks)
-            if fact is None or any(_is_same(fact, each) for each in taken):
+            # Of two rules for one slot and the same words, the first counts.
+            if any(
+                slot in rule.slots and (start <= match.start() < end_ or rule.ends)
+                for slot, start, end_ in taken
+            ):
                 continue
-            taken.append(fact)
-            yield fact
+            facts = list(_facts(rule, match, turn, known))
+            if facts:
+                taken += [(slot, match.start(), match.end()) for slot in rule.slots]
+                yield from facts
 
 
-def _is_same(fact: FoundFact, other: FoundFact) -> bool:
-    """True if two rules found the same fact in one sentence; the first one counts."""
-    is_slot = (fact.kind, fact.slot) == (other.kind, other.slot)
-    return is_slot or (fact.kind is other.kind and fact.text == other.text)
+def _clauses(sentence: str, known: Language) -> list[int]:
+    """Positions at which clauses of a sentence begin, with and without their opening words."""
+    starts = {0, *(found.end() for found in _MARK.finditer(sentence))}
+    for start in tuple(starts):
+        at = start
+        while opened := known.opener.match(sentence, at):
+            if opened.end() <= at:
+                break
+            at = opened.end()
+            starts.add(at)
+    starts.update(found.end() for found in known.joint.finditer(sentence))
+    for found in known.subject.finditer(sentence):
+        if found.start() not in starts and not known.before.search(sentence[: found.start()]):
+            starts.add(found.start())
+    return sorted(starts)
 
 
-def _fact(
-    rule: Rule, match: re.Match[str], sentence: str, ordinal: int, known: Language, *, asks: bool
-) -> FoundFact | None:
-    groups = _groups(match, known)
-    values = (value for name, value in groups.items() if name in _VALUES)
-    if any(len(value.split()) > _VALUE_WORDS for value in values):
-        return None
-    if rule.text:
-        text = _filled(rule.text, groups)
-    else:
-        text = match[0].strip(_EDGES) if asks or len(sentence) > _OWN_CHARS else sentence
-    text = " ".join(text.split()).strip(" ,;–")
-    text = closed(text[:1].upper() + text[1:]) if text else ""
-    slot = check_slot(text if rule.slot == "*" else _filled(rule.slot, groups))
-    # An ellipsis replaces a quotation: the rest of such a sentence tells too little.
-    if not text.strip(_EDGES) or "…" in text or known.dangling.search(text):
-        return None
-    text = shorten(text, FACT_LIMIT)
-    return FoundFact(kind=rule.kind, text=text, ordinal=ordinal, slot=slot, ends=rule.ends)
+def _facts(rule: Rule, match: re.Match[str], turn: Turn, known: Language) -> Iterator[FoundFact]:
+    groups = {
+        name.rstrip("0123456789"): " ".join(value.split()).strip(_EDGES)
+        for name, value in match.groupdict().items()
+        if value
+    }
+    if "date" in groups:
+        groups["date"] = resolve(groups["date"], turn.at.date(), known)
+        if not groups["date"]:
+            return
+    if rule.topic:
+        groups["topic"] = " ".join((rule.topic, groups.get("place", ""))).strip()
+    if "age" in groups:
+        year = turn.at.year - int(groups["age"])
+        groups["v"] = str(year)
+        groups["earlier"] = str(year - 1)
+    slot = rule.slots[0]
+    if slot == "instruction":
+        groups["v"] = known.polite.sub("", groups.get("v", "")).strip(_EDGES)
+        groups.setdefault("topic", _topic(groups["v"], known))
+    said = closed(_capital(match[0].strip(_EDGES)))
+    if rule.ends:
+        for each in rule.slots:
+            yield _made(each, said, groups, turn, known, ends=True)
+        return
+    values = [groups.get("v", "")]
+    if slot in ("allergy", "avoids") and "key" not in groups:
+        values = [each.strip() for each in known.split.split(groups["v"]) if each.strip()]
+    for value in values:
+        each_groups = groups | {"v": value}
+        text = _filled(rule.text or known.texts[slot], each_groups, known)
+        yield _made(slot, text, each_groups, turn, known)
+        for other in rule.also_ends:
+            yield _made(other, said, each_groups, turn, known, ends=True)
 
 
-def _groups(match: re.Match[str], known: Language) -> dict[str, str]:
-    """Values for the templates: the pattern's groups, and values derived from them."""
-    groups = {"said": match[0].strip(_EDGES)}
-    for name, value in match.groupdict().items():
-        # Groups of alternatives are numbered: `what`, `what2`.
-        if value and not groups.get(plain_name := name.rstrip("0123456789")):
-            groups[plain_name] = value.strip(_EDGES)
-    if relation := groups.get("relation", "").casefold():
-        groups["Relation"] = relation[:1].upper() + relation[1:]
-        groups["person"] = _person(known.relations.get(relation, relation), groups.get("name", ""))
-    if what := groups.get("what"):
-        drug = DRUG.search(what)
-        groups["drug"] = drug[0] if drug else what
-        groups["counted"] = what.split()[-1]
-    if aspect := groups.get("aspect"):
-        groups["aspect"] = aspect.rstrip("0123456789 ")
-    if plan := groups.get("plan"):
-        groups["trip"] = " ".join((plan, groups.get("place", "")))
-    return groups
+def _made(
+    slot: str,
+    text: str,
+    groups: dict[str, str],
+    turn: Turn,
+    known: Language,
+    *,
+    ends: bool = False,
+) -> FoundFact:
+    kind, form = SLOTS[slot]
+    value = groups.get("key") or groups.get("v", "")
+    filled = form.format(
+        value=_ARTICLE.sub("", value, count=1) if _ARTICLE.match(value) else value,
+        person=_person(groups, known) or groups.get("topic", ""),
+        topic=groups.get("topic", "") or slot_for(kind, text),
+    )
+    return FoundFact(
+        kind=kind, text=text[:FACT_LIMIT], ordinal=turn.ordinal, slot=check_slot(filled), ends=ends
+    )
 
 
-def _person(relation: str, name: str) -> str:
-    """Slot of a person: the relation, with the name if a user may have several such."""
-    if relation in _LONE or not name:
-        return relation
-    return name if relation in _PETS else f"{relation} {name}"
+def _person(groups: dict[str, str], known: Language) -> str:
+    relation = groups.get("relation", "").casefold()
+    return f"{known.relations.get(relation, relation)} {groups.get('name', '')}".strip()
 
 
-def _filled(template: str, groups: Mapping[str, str]) -> str:
-    return re.sub(r"\{(\w+)\}", lambda field: groups.get(field[1], ""), template)
+def _filled(form: str, groups: dict[str, str], known: Language) -> str:
+    """Fill a template; names that were written in lower case get a capital."""
+    shown = defaultdict(str, groups)
+    for name in ("name", "place"):
+        if name in shown:
+            shown[name] = _named(shown[name])
+    shown["V"] = _capital(shown["v"])
+    if form.startswith("{v}"):
+        shown["v"] = _capital(shown["v"])
+    if "relation" in shown:
+        shown["relation"] = _capital(shown["relation"])
+    if "thing" in shown:
+        shown["thing"] = shown["thing"].strip()
+        shown["Thing"] = _capital(shown["thing"])
+    text = " ".join(form.format_map(shown).split())
+    return closed(_capital(text)) if known.name != "chinese" else closed(text)
+
+
+def _named(name: str) -> str:
+    if name.islower():
+        return " ".join(part[:1].upper() + part[1:] for part in name.split())
+    return name
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _topic(said: str, known: Language) -> str:
+    """What a short instruction is about; a long one has a slot of its own, made of its words."""
+    if len(said.split()) > _TOPIC_WORDS:
+        return ""
+    return next((topic for topic, pattern in known.topics if pattern.search(said)), "")
 
 
 def _answered(turn: Turn, before: Turn, known: Language) -> Iterator[FoundFact]:
-    """Facts made of a question and its short answer."""
-    answer = " ".join(plain(turn.text[:_TURN_CHARS], _TURN_CHARS).split())
-    if not answer.strip(_EDGES) or len(answer) > _ANSWER_CHARS or _ASKS.search(answer):
+    """The fact made of a question and its short answer."""
+    answer = " ".join(turn.text.split()).strip(_EDGES)
+    if not answer or len(answer) > _ANSWER_CHARS or _ASKS.search(turn.text):
         return
-    asked = [
-        sentence
-        for line in plain(before.text[-_TURN_CHARS:], _TURN_CHARS).splitlines()
-        for sentence in split_sentences(line)
-    ][-3:]
-    question = " ".join(each for each in asked if _ASKS.search(each) or cues.ASKING.search(each))
-    topics = _topics(question, known)
-    parts = list(split_sentences(answer))
-    if len(topics) == 1:
-        parts = [answer] if topics[0].kind is FactKind.CONSTRAINT else parts[:1]
-    if len(parts) != len(topics):
+    if len(answer.split()) > _ANSWER_WORDS or known.evasive.search(answer):
         return
-    for topic, part in zip(topics, parts, strict=True):
-        value = cues.PERSON_OPENER.sub("", part).strip(_EDGES)
-        is_told = len(value) > _TOLD_CHARS and cues.FIRST_PERSON.search(value)
-        if not value or is_told or known.evasive.search(value) or cues.FILLER.search(value):
-            continue
-        yield from _answer_fact(topic, question, value, turn.ordinal, known)
-
-
-def _topics(question: str, known: Language) -> list[Asked]:
-    """Topics that a question asks the user about, in order."""
-    found = ((asked.pattern.search(question), asked) for asked in known.asked)
-    placed = [(match.start(), i, asked) for i, (match, asked) in enumerate(found) if match]
-    return [asked for *_, asked in sorted(placed, key=lambda each: each[:2])]
-
-
-def _answer_fact(
-    topic: Asked, question: str, value: str, ordinal: int, known: Language
-) -> Iterator[FoundFact]:
-    kind, slot, text = topic.kind, topic.slot, f"{topic.label}: {value}"
-    if other := known.other.search(question):
-        relation = (other.groupdict().get("relation") or "").casefold()
-        if not relation:
+    asked = list(split_sentences(" ".join(before.text[-_SAMPLE:].split())))
+    question = asked[-1] if asked and _ASKS.search(asked[-1]) else ""
+    topics = [slot for slot, pattern in known.asked if pattern.search(question)]
+    if len(topics) != 1:
+        return
+    slot = topics[0]
+    groups = {"v": answer, "name": answer, "place": answer}
+    text = known.texts["age" if slot == "birth year" else slot]
+    if slot == "birth year":
+        if not answer.isdecimal() or not 10 <= int(answer) <= 99:
             return
-        kind, slot = FactKind.PERSON, f"{known.relations.get(relation, relation)} {topic.slot}"
-        text = f"{shorten(question, _ANSWER_CHARS)} — {value}"
-    text = shorten(closed(" ".join(text.split())), FACT_LIMIT)
-    yield FoundFact(kind=kind, text=text, ordinal=ordinal, slot=check_slot(slot))
+        year = turn.at.year - int(answer)
+        groups = {"v": str(year), "earlier": str(year - 1)}
+    values = [answer]
+    if slot == "allergy":
+        values = [each.strip() for each in known.split.split(answer) if each.strip()]
+    for value in values:
+        if slot != "birth year":
+            groups = groups | {"v": value}
+        yield _made(slot, _filled(text, groups, known), groups, turn, known)

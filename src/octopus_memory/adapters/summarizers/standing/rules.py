@@ -1,27 +1,26 @@
 """Rules that find standing facts, read from one TOML file per language.
 
-Patterns are case-insensitive regular expressions, in which `<<NAME>>` stands for a macro of the
-file or one of `_MACROS`; a macro that is a list matches one of its words. `text` and `slot` are
-templates of a pattern's named groups.
+A rule is a small pattern of one clause, the slot that it fills, and examples: `says` maps messages
+to the fact expected, `not` lists messages that are none. The examples are the rule's tests.
+Patterns are case-insensitive regular expressions in which `<<NAME>>` stands for a macro of the file
+or one of `_MACROS`. All values close in the same way: before a punctuation mark, before one of the
+language's `stop` words, or with the text.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ....domain.facts import FactKind
-
 LANGUAGES = ("english", "german", "french", "spanish", "chinese")
 
-# A name: one capitalized word, or several with particles between them.
-_CAPITAL = r"(?-i:[A-ZÀ-ÖØ-Þ])[\w'’-]*(?:\.(?=\w))?"
-_PARTICLE = r"(?:de|la|le|les|da|do|del|der|den|van|von|am|an|sur|upon|of|los|las|el|y|im)"
+_UPPER = r"(?-i:[A-ZÀ-ÖØ-Þ])"
+_PARTICLE = r"(?:de|la|le|les|da|do|del|der|den|van|von|am|sur|of|los|las|el|y|&|-)"
 # Drugs by the endings of their names in most languages, then those without such an ending.
 _DRUG = (
     r"(?:[\w-]*(?:pril|sartan|statina?e?|prolol|olol|formina?e?|farina?e?|parina?e?|mycina?e?"
@@ -29,75 +28,88 @@ _DRUG = (
     r"|profène|cetamol|cétamol|thyroxine?|tiroxina|dipine?a?|gliptina?e?|gliflozina?e?|xabana?"
     r"|triptana?|setrona?|coxib|nazole?|thiazide?|tiazida|semide?|gatran)"
     r"|aspirina?e?|insulina?e?|cortisone?|cortisona|prednisolone?|prednisone?|prednisona|marcumar"
-    r"|eliquis|xarelto|digoxina?e?|lithium|litio|methotrexate?|metotrexato|tramadol|morphine?"
-    r"|codeine?|ozempic|wegovy|clopidogrel|l-thyroxin|euthyrox|levothyrox|ventolin"
-    r"|salbutamol|gabapentine?a?|pregabaline?a?|lyrica|ritalin|concerta)"
-)
-_AMOUNT = (
-    r"(?:[€$£¥]\s?\d[\d.,’' ]*k?|\d[\d.,’' ]*(?:k\b|\s?(?:euros?|eur|dollars?|usd|pounds?|gbp"
-    r"|francs?|franken|chf|pesos?|yuan|rmb|mille|mil|tausend|thousand)\b|\s?[€$£¥]))"
+    r"|eliquis|xarelto|digoxina?e?|lithium|litio|methotrexate?|metotrexato|tramadol|ozempic|wegovy"
+    r"|clopidogrel|euthyrox|levothyrox|ventolin|salbutamol|gabapentine?a?|pregabaline?a?|lyrica"
+    r"|ritalin|concerta)"
 )
 _MACROS = {
-    "NAME": _CAPITAL,
-    "NAMES": rf"{_CAPITAL}(?:(?: {_PARTICLE}){{0,2}} {_CAPITAL}){{0,3}}",
-    "END": r"(?=\s*(?:[.,;:!?…()–]|$))",
+    # A value is closed where its word ends, so that no pattern can give back a letter of it.
+    "END": r"(?![\w'’-])(?=\s*(?:$|[^\w\s&'’-])|\s+[-–—]\s|\s+(?:<<STOP>>)(?!\w))",
+    "CAP": rf"(?!(?:<<NOT_NAME>>)(?!\w)){_UPPER}\w*(?:-\w+|['’](?!s\b)\w+)*",
+    "NAME": rf"<<CAP>>(?:(?: {_PARTICLE}){{0,2}} <<CAP>>){{0,3}}",
+    "WORD": r"(?!(?:<<STOP>>)(?!\w))[^\W\d_][\w'’-]*",
+    "THING": r"<<WORD>>(?: <<WORD>>){0,2}",
+    "ITEMS": r"<<THING>>(?:(?:, (?:<<OR>> )?| <<OR>> )<<THING>>){0,4}",
     "DRUG": _DRUG,
-    "AMOUNT": _AMOUNT,
+    "YEAR": r"(?:19[2-9]|20[0-2])\d",
+    "AGE": r"(?:1[0-9]|[2-9]\d)",
 }
-_CLAUSE_END = re.compile(r"[,;:–—(.!?，。；：！？、（]\s*|\s[-–—]\s")
+_PARTS = ("opener", "subject", "joint", "before", "unreal", "task", "evasive", "polite", "split")
+_GROUP = re.compile(r"\(\?P<\w+>")
 _MACRO = re.compile(r"<<(\w+)>>")
-
-DRUG = re.compile(_DRUG, re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A pattern of statements by the user that are standing facts."""
+    """A pattern of one clause, and the slot that it fills or ends."""
 
-    kind: FactKind
+    slots: tuple[str, ...]
+    """Keys of `domain.slots.SLOTS`; more than one only for a rule that ends them."""
     pattern: re.Pattern[str]
-    """Matches from the start of a clause, which `clauses` finds."""
+    """Matches from the start of a clause. Groups: `v` the value, `key` the part of it that names
+    the slot, `name`, `relation`, `thing`, `topic`, `place`, `date`."""
     text: str
-    """Template of the pattern's groups; empty for the user's own sentence."""
-    slot: str
-    """Template of the slot; `*` for a fact that replaces only itself."""
+    """Template of the groups, if it is not the slot's own."""
+    topic: str
     ends: bool
-    near: re.Pattern[str] | None
-    """Pattern that must also occur in the turn or in the one before it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A question to the user whose short answer is a standing fact: label, then answer."""
-
-    kind: FactKind
-    pattern: re.Pattern[str]
-    label: str
-    slot: str
+    also_ends: tuple[str, ...]
+    """Slots of the same value that it ends as well."""
+    says: Mapping[str, str]
+    """Messages and the fact that the rule finds in each; `-slot` for one that it ends."""
+    denies: Sequence[str]
+    """Messages in which no rule finds a fact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
-    """Rules and patterns of one language."""
+    """Rules and closing conditions of one language."""
 
+    name: str
     rules: tuple[Rule, ...]
-    asked: tuple[Asked, ...]
-    connective: re.Pattern[str]
-    """A word that may open a clause without being part of it: "and", "by the way"."""
+    any_rule: re.Pattern[str]
+    """Matches where any of the rules does, so that most clauses are tried once."""
+    asked: tuple[tuple[str, re.Pattern[str]], ...]
+    """Slots, and the questions whose short answer fills them."""
+    texts: Mapping[str, str]
+    """Sentence for each slot, with the value as `{v}`."""
+    relations: Mapping[str, str]
+    """Words for relatives, friends and pets, and the part of the slot that all languages share."""
+    topics: tuple[tuple[str, re.Pattern[str]], ...]
+    """What an instruction may be about, and the words that say so."""
+    months: Mapping[str, int]
+    weekdays: Mapping[str, int]
+    relative: Mapping[str, str]
+    """Words for a time, and what they stand for: `tomorrow` is `day+1`."""
+    gate: frozenset[str]
+    """Words of which a text of unknown language must contain one for these rules to apply."""
+    opener: re.Pattern[str]
+    """Words that may open a clause without being part of it: "and", "by the way"."""
+    subject: re.Pattern[str]
+    """Words with which a clause begins, also without a punctuation mark before them."""
     joint: re.Pattern[str]
-    """A word inside a sentence after which a clause may begin."""
+    """Words inside a sentence after which a clause without a subject may begin."""
+    before: re.Pattern[str]
+    """Words before a subject after which it states nothing: "that", "if", "said"."""
     unreal: re.Pattern[str]
     """Marks the rest of a sentence as not a statement: conditions, reports, stories."""
-    dangling: re.Pattern[str]
-    """End of a text that was cut in the middle of a phrase."""
-    evasive: re.Pattern[str]
-    """An answer without information: "no idea"."""
-    other: re.Pattern[str]
-    """Another person than the user in a question, as group `relation`."""
     task: re.Pattern[str]
     """A turn with a text to work on, which is not the user's voice."""
-    relations: Mapping[str, str]
-    """Maps words for relatives, friends and pets to the slot that all languages share."""
+    evasive: re.Pattern[str]
+    """An answer without information: "no idea"."""
+    polite: re.Pattern[str]
+    """Words that an instruction does not need: "please"."""
+    split: re.Pattern[str]
+    """What separates the items of a list."""
 
 
 @cache
@@ -106,74 +118,55 @@ def _data(name: str) -> dict[str, Any]:
 
 
 @cache
-def gate(name: str) -> frozenset[str]:
-    """Words of which a text of unknown language must contain one for these rules to apply."""
-    return frozenset(_data(name)["gate"].split())
-
-
-@cache
 def language(name: str) -> Language:
     """Rules of a language, compiled on first use."""
     data = _data(name)
-    relations = {word: slot for slot, words in data["relations"].items() for word in words}
+    relations = {word: slot for slot, words in data["relations"].items() for word in words.split()}
+    relations = {word.replace("_", " "): slot for word, slot in relations.items()}
     macros = _MACROS | {key: _alternatives(value) for key, value in data["macros"].items()}
-    macros["RELATION"] = _alternatives(list(relations))
+    macros["RELATION"] = _one_of(relations)
+    macros["MONTH"] = _one_of(data["months"])
+    macros["WEEKDAY"] = _one_of(data["weekdays"])
+    macros["SOON"] = _one_of(data["relative"])
 
     def compiled(pattern: str) -> re.Pattern[str]:
         return re.compile(_expanded(pattern, macros), re.IGNORECASE)
 
+    every = "|".join(f"(?:{each['pattern']})" for each in data["rules"])
     return Language(
-        rules=tuple(_rule(each, compiled) for each in data["rules"]),
-        asked=tuple(
-            Asked(
-                kind=FactKind(each["kind"]),
+        name=name,
+        any_rule=re.compile(_GROUP.sub("(?:", _expanded(every, macros)), re.IGNORECASE),
+        rules=tuple(
+            Rule(
+                slots=tuple(each["slot"].split(", ")),
                 pattern=compiled(each["pattern"]),
-                label=each["label"],
-                slot=each["slot"],
+                text=each.get("text", ""),
+                topic=each.get("topic", ""),
+                ends=each.get("ends", False),
+                also_ends=tuple(each.get("also_ends", ())),
+                says=each.get("says", {}),
+                denies=each.get("not", ()),
             )
-            for each in data["asked"]
+            for each in data["rules"]
         ),
-        connective=compiled(data["connective"]),
-        joint=compiled(data["joint"]),
-        unreal=compiled(data["unreal"]),
-        dangling=compiled(data["dangling"]),
-        evasive=compiled(data["evasive"]),
-        other=compiled(data["other"]),
-        task=compiled(data["task"]),
+        asked=tuple((slot, compiled(pattern)) for slot, pattern in data["asked"].items()),
+        texts=data["texts"],
         relations=relations,
+        topics=tuple((topic, compiled(words)) for topic, words in data["topics"].items()),
+        months=data["months"],
+        weekdays=data["weekdays"],
+        relative=data["relative"],
+        gate=frozenset(data["gate"].split()),
+        **{part: compiled(data[part]) for part in _PARTS},
     )
-
-
-def _rule(each: Mapping[str, Any], compiled: Callable[[str], re.Pattern[str]]) -> Rule:
-    near = each.get("near")
-    return Rule(
-        kind=FactKind(each["kind"]),
-        pattern=compiled(each["pattern"]),
-        text=each.get("text", ""),
-        slot=each.get("slot", "*"),
-        ends=each.get("ends", False),
-        near=compiled(near) if near else None,
-    )
-
-
-def clauses(sentence: str, known: Language) -> list[int]:
-    """Positions at which clauses of a sentence begin, with and without their opening words."""
-    starts = {0, *(found.end() for found in _CLAUSE_END.finditer(sentence))}
-    starts.update(found.end() for found in known.joint.finditer(sentence))
-    for start in tuple(starts):
-        at = start
-        while opened := known.connective.match(sentence, at):
-            if opened.end() <= at:
-                break
-            at = opened.end()
-            starts.add(at)
-    return sorted(starts)
 
 
 def _alternatives(value: str | list[str]) -> str:
-    if isinstance(value, str):
-        return value
-    return f"(?:{'|'.join(sorted(value, key=len, reverse=True))})"
+    return value if isinstance(value, str) else f"(?:{'|'.join(value)})"
+
+
+def _one_of(words: Mapping[str, Any]) -> str:
+    return f"(?:{'|'.join(sorted(map(re.escape, words), key=len, reverse=True))})"
 
 
 def _expanded(pattern: str, macros: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from .....domain.episode import Scope
 from .....domain.errors import FactNotFound
-from .....domain.facts import MOST_FACTS_READ, Fact
+from .....domain.facts import MOST_FACTS_OF_EPISODE, MOST_FACTS_READ, Fact
 from .. import column_values, fact_rows, rows
 from ..lazy import Connection, sa, schema, sql, without_snapshot
 from . import agent_configs, audit, common, holds, meta, scopes
@@ -280,6 +280,36 @@ def replace_found(
             fact
             for said, fact in found.items()
             if said not in kept and not any(_restates(fact, row, digests) for row in deleted)
+        ],
+    )
+
+
+def add_found(
+    conn: Connection, episode_key: dict[str, Any], facts: Sequence[Fact], *, first: int
+) -> None:
+    """Add facts of an episode's turns from `first` on, unless it has facts of these turns."""
+    this = {"scope_": episode_key["scope_id"], "episode_": episode_key["episode_id"]}
+    known = list(conn.execute(_of_episode, this))
+    if any(row.ordinal is not None and row.ordinal >= first for row in known):
+        return
+    room = MOST_FACTS_OF_EPISODE - len(known)
+    said = {
+        (row.kind, slot): text
+        for row in sorted(known, key=lambda row: row.ordinal or 0)
+        if row.deleted_at is None
+        for slot, text in [fact_rows.content(row)]
+    }
+    deleted = [row for row in known if row.deleted_at is not None]
+    digests = fact_rows.Digests(conn, episode_key["tenant"], episode_key["scope_id"])
+    insert(
+        conn,
+        episode_key,
+        [
+            fact
+            for fact in facts[: max(room, 0)]
+            # Said again, it is no news.
+            if said.get((fact.kind, fact.slot)) != fact.text
+            and not any(_restates(fact, row, digests) for row in deleted)
         ],
     )
 

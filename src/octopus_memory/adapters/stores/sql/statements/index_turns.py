@@ -14,7 +14,7 @@ from .....ports.values import IndexEntry, NewTurn
 from .....ports.work import Work, WorkKind
 from .. import column_values, rows
 from ..lazy import Connection, results_of, sa, schema, sql, without_snapshot
-from . import common
+from . import common, facts
 from . import work as work_statements
 
 _MOST_TURNS = 256
@@ -228,6 +228,9 @@ def _index(
         next_seq[scope_id] = seq + len(there)
         episode = common.episode_key(scope, scope_id, found.episode_id)
         new.add(episode, seq, waits.turns, there, now=now)
+        stated = [fact for each in there for fact in each.facts]
+        if stated:
+            facts.add_found(conn, episode, stated, first=found.first)
         this = {"episode_": found.episode_id, "scope_": scope_id}
         until = {"stop_": found.stop, "last_": next_seq[scope_id] - 1}
         gone_on.append(this | until | {"first_": found.first})
