@@ -64,28 +64,72 @@ def test_deleting_hides_and_restoring_shows(scope: MemoryScope):
     assert scope.facts() == before
 
 
+SHORT: dict[str, Any] = {"active_retention_days": 10, "archive_retention_days": 20}
+
+
 @pytest.mark.parametrize("mode", ["summary", "cold"])
-def test_retention_keeps_facts_in_the_archive_and_purges_them_with_their_episode(
+def test_facts_outlive_their_episode_while_the_user_is_active(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock, mode: str
 ):
-    days: dict[str, Any] = {"active_retention_days": 10, "archive_retention_days": 20}
-    policy = EpisodicRetentionPolicy(archive_mode=mode, **days)
-    memory.configure("hr", MemoryConfig(retention=policy))
+    memory.configure(
+        "hr", MemoryConfig(retention=EpisodicRetentionPolicy(archive_mode=mode, **SHORT))
+    )
     clock.set(DAY)
-    say(scope, "home[] Lives in Ghent.")
+    say(scope, "home[] Lives in Ghent. | constraint[allergy nuts] Allergic to nuts.")
+    clock.advance(days=1)
+    say(scope, "home[] Lives in Lyon.", day=1, session_id="second")
     scope.add_fact("Likes tea.")
-    clock.set(DAY + timedelta(days=11))
+    clock.set(DAY + timedelta(days=12))
     memory.run_retention()
-    assert scope.episodes().items[0].is_archived
-    assert texts(scope) == ["Likes tea.", "Lives in Ghent."]
-    clock.set(DAY + timedelta(days=365))
+    assert all(each.is_archived for each in scope.episodes().items)
+    everything = ["Allergic to nuts.", "Likes tea.", "Lives in Ghent.", "Lives in Lyon."]
+    assert texts(scope) == everything
+    clock.set(DAY + timedelta(days=40))
+    say(scope, "Hello again.", day=40, session_id="third")
     for _ in range(3):
         memory.run_retention()
-        clock.advance(days=100)
+        clock.advance(days=9)
+    # The conversations are gone. What was over went with them, what is true stays.
+    assert memory.runtime.store.stats().episodes == 1
+    assert texts(scope) == ["Allergic to nuts.", "Likes tea.", "Lives in Lyon."]
+    assert [fact.episode_id for fact in scope.facts(kinds=["constraint"])] == [None]
+    # Said again, it is one fact, and a newer home replaces the old one.
+    say(scope, "home[] Lives in Rome.", day=70, session_id="fourth")
+    assert "Lives in Lyon." not in [fact.text for fact in scope.facts()]
+
+
+def test_facts_of_a_user_who_left_go_with_the_last_episode(
+    memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
+):
+    memory.configure("hr", MemoryConfig(retention=EpisodicRetentionPolicy(**SHORT)))
+    clock.set(DAY)
+    say(scope, "home[] Lives in Ghent. | constraint[allergy nuts] Allergic to nuts.")
+    say(scope, "person[dog rex] Dog: Rex.", day=1, session_id="second")
+    scope.pin_fact(scope.facts(kinds=["constraint"])[0])
+    scope.add_fact("Likes tea.")
+    clock.set(DAY + timedelta(days=12))
+    memory.run_retention()
+    clock.set(DAY + timedelta(days=366))
+    dry = memory.run_retention(dry_run=True)
+    assert (dry.counts.deleted, dry.counts.facts) == (2, 2)
+    done = memory.run_retention()
+    assert (done.counts.deleted, done.counts.facts) == (2, 2)
+    clock.advance(days=30)
+    memory.run_retention()
     assert memory.runtime.store.stats().episodes == 0
-    # What the caller gave has no episode, and no days.
+    # A pinned allergy stays until it is deleted, and so does what the caller gave.
+    assert texts(scope) == ["Allergic to nuts.", "Likes tea."]
+    scope.delete_fact(scope.facts(kinds=["constraint"])[0])
     assert texts(scope) == ["Likes tea."]
-    assert memory.stats().facts == 1
+
+
+def test_a_pinned_fact_outlives_an_episode_that_a_caller_deletes(scope: MemoryScope):
+    said = say(scope, "constraint[allergy nuts] Allergic to nuts. | home[] Lives in Ghent.")
+    scope.pin_fact(scope.facts(kinds=["constraint"])[0])
+    scope.delete(said)
+    assert texts(scope) == ["Allergic to nuts."]
+    scope.restore(said)
+    assert texts(scope) == ["Allergic to nuts.", "Lives in Ghent."]
 
 
 def test_erasing_an_episode_or_a_user(memory: EpisodicMemory, scope: MemoryScope):

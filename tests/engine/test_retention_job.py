@@ -251,7 +251,8 @@ def test_each_tenant_has_an_entry_in_its_log(memory: EpisodicMemory, clock: Fixe
         assert (entry.action, entry.actor, entry.outcome) == ("retention", "cli:lee", "done")
         assert entry.subject is None
         assert entry.detail == {
-            "timed_out": 0, "archived": 1, "deleted": 0, "purged": 0, "held": 0, "failed": 0
+            "timed_out": 0, "archived": 1, "deleted": 0, "purged": 0, "held": 0, "failed": 0,
+            "facts": 0,
         }  # fmt: skip
     assert memory.runtime.store.audit("idle") == []
 

@@ -92,7 +92,7 @@ def shortest_stay(stage: Stage, policy: EpisodicRetentionPolicy) -> timedelta | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionCounts:
-    """Number of episodes that a run moved, held and failed to move."""
+    """Episodes that a run moved, held and failed to move, and facts that go with them."""
 
     timed_out: int = 0
     """Open episodes that were closed because they timed out."""
@@ -103,6 +103,9 @@ class RetentionCounts:
     """Due, but under a legal hold."""
     failed: int = 0
     """Due, but an error occurred; the next run retries."""
+    facts: int = 0
+    """Standing facts that go with deleted episodes: those that are over, and all but pinned ones
+    of a user who has no other episode."""
 
     @property
     def moved(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
@@ -83,12 +84,14 @@ class Lifecycle(ABC):
         *,
         at: datetime,
         since: datetime | None = None,
+        keep_facts: Collection[UUID] = (),
         entry: AuditDraft | None = None,
     ) -> None:
         """Mark an ended episode as deleted: no read and no index finds it from then on.
 
         Its turns, summary and idempotency keys stay until `purge`; recall rows and work go. Reads
-        do not find a session whose episodes are all deleted. Idempotent.
+        do not find a session whose episodes are all deleted. Its pinned facts and those of
+        `keep_facts` lose their source and stay; the others share its fate. Idempotent.
 
         :raises EpisodeChanged: when its age does not count from `since`
         :raises EpisodeNotFound: when it is not in the scope, or is still open
@@ -123,6 +126,9 @@ class Lifecycle(ABC):
         self, scope: Scope, episode_id: UUID, *, since: datetime | None = None
     ) -> dict[str, int]:
         """Remove a deleted episode for good, and its session and scope if they are empty then.
+
+        Facts that were kept of earlier episodes go with the scope's last episode, unless they are
+        pinned or a caller gave them.
 
         Returns the number of rows by table. Does nothing, and returns an empty mapping, if the
         episode is not deleted, or not since `since`.

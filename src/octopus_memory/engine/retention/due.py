@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from ...domain.episode import Episode
+from ...domain.episode import Episode, Scope
 from ...domain.errors import InvalidSetting
+from ...domain.facts import FactOrigin, current
 from ...domain.retention import (
     Aged,
     AgentRetention,
@@ -21,6 +22,7 @@ from ...domain.retention import (
     next_step,
     shortest_stay,
 )
+from ...ports.values import EpisodeQuery
 from ..core.runtime import Runtime
 from ..work import pending
 
@@ -34,14 +36,16 @@ class RunCounts:
 
     def __init__(self, runtime: Runtime, now: datetime, *, dry_run: bool) -> None:
         self.batches = 0
+        self.deleted: dict[Scope, list[UUID]] = defaultdict(list)
+        """Episodes that a dry run would delete."""
         self._runtime = runtime
         self._now = now
         self._dry_run = dry_run
         self._counts: dict[tuple[str, str], RetentionCounts] = defaultdict(RetentionCounts)
 
-    def add(self, episode: Episode, name: str) -> None:
+    def add(self, episode: Episode, name: str, count: int = 1) -> None:
         whose = (episode.scope.tenant, episode.scope.agent)
-        self._counts[whose] = self._counts[whose].plus(**{name: 1})
+        self._counts[whose] = self._counts[whose].plus(**{name: count})
 
     def report(self, *, complete: bool = True, compacted: bool | None = None) -> RetentionReport:
         total = RetentionCounts()
@@ -128,8 +132,44 @@ def foretell(runtime: Runtime, now: datetime) -> RetentionReport:
     return tally.report()
 
 
+def sort_facts(
+    runtime: Runtime, episode: Episode, now: datetime, gone: Collection[UUID] = ()
+) -> tuple[list[UUID], int]:
+    """Return the facts that outlive an episode that retention deletes, and how many do not.
+
+    A pinned fact stays. A current one stays while the user has another episode; with the last, the
+    facts that were kept of earlier ones go, too. A dry run names in `gone` the user's episodes that
+    it would have deleted before this one.
+    """
+    stored = [fact for fact in runtime.store.facts(episode.scope) if not fact.is_deleted]
+    holding = {fact.id for fact in current(stored, now=now)}
+    own = [fact for fact in stored if fact.episode_id == episode.id]
+    if _is_active(runtime, episode, gone):
+        keep = [fact.id for fact in own if fact.is_pinned or fact.id in holding]
+        return keep, len(own) - len(keep)
+    kept = [
+        fact
+        for fact in stored
+        if (fact.episode_id is None and fact.origin is not FactOrigin.CALLER)
+        or (fact.episode_id in gone and fact.id in holding)
+    ]
+    return [], sum(not fact.is_pinned for fact in (*own, *kept))
+
+
+def _is_active(runtime: Runtime, episode: Episode, gone: Collection[UUID]) -> bool:
+    """Return whether the user has another episode with this agent that is not deleted."""
+    left_out = {episode.id, *gone}
+    of_user = EpisodeQuery(of=episode.scope, limit=len(left_out) + 1, count=False)
+    found, _ = runtime.store.list_episodes(of_user)
+    return any(each.id not in left_out for each in found)
+
+
 def _foretell(runtime: Runtime, tally: RunCounts, aged: Aged, step: Step, now: datetime) -> None:
     tally.add(aged.episode, COUNTED[step])
+    if step is Step.DELETE:
+        gone = tally.deleted[aged.episode.scope]
+        tally.add(aged.episode, "facts", sort_facts(runtime, aged.episode, now, gone)[1])
+        gone.append(aged.episode.id)
     marked = Aged(episode=aged.episode, stage=Stage.DELETED, since=now)
     if step is Step.DELETE and _step(runtime, marked, now) is Step.PURGE:
         tally.add(aged.episode, "purged")

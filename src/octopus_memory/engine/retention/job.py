@@ -20,7 +20,7 @@ from ..core.runtime import Runtime
 from ..privacy import erasure
 from ..work import pending
 from ..write import close
-from .due import COUNTED, RunCounts, due, foretell
+from .due import COUNTED, RunCounts, due, foretell, sort_facts
 
 log = logging.getLogger(__name__)
 
@@ -178,7 +178,10 @@ class _Run:
         if step is Step.PURGE:
             return bool(store.purge(episode.scope, episode.id, since=aged.since))
         if step is Step.DELETE:
-            store.delete(episode.scope, episode.id, at=self._now, since=aged.since)
+            keep, gone = sort_facts(self._runtime, episode, self._now)
+            at = self._now
+            store.delete(episode.scope, episode.id, at=at, since=aged.since, keep_facts=keep)
+            self.tally.add(episode, "facts", gone)
             return True
         policy = self._runtime.config(episode.scope.tenant, episode.scope.agent).retention
         cold = policy.archive_mode is ArchiveMode.COLD

@@ -142,6 +142,7 @@ _COLUMNS = {
     "purged": "purged",
     "held": "held",
     "failed": "failed",
+    "facts": "facts gone",
 }
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from .....domain.episode import Scope
 from .....domain.errors import FactNotFound
-from .....domain.facts import MOST_FACTS_OF_EPISODE, MOST_FACTS_READ, Fact
+from .....domain.facts import MOST_FACTS_OF_EPISODE, MOST_FACTS_READ, Fact, FactOrigin
 from .. import column_values, fact_rows, rows
 from ..lazy import Connection, sa, schema, sql, without_snapshot
 from . import agent_configs, audit, common, holds, meta, scopes
@@ -230,6 +230,39 @@ def _update(conn: Connection, scope_id: int, fact_id: UUID, **values: Any) -> No
     conn.execute(
         sa.update(facts).where(facts.c.scope_id == scope_id, facts.c.id == fact_id).values(**values)
     )
+
+
+def detach(conn: Connection, scope_id: int, episode_id: UUID, ids: Collection[UUID] = ()) -> None:
+    """Take the source from an episode's pinned facts and from these, so that they outlive it."""
+    table = schema.facts
+    kept = table.c.is_pinned.is_(True)
+    if ids:
+        kept = sa.or_(kept, table.c.id.in_(list(ids)))
+    conn.execute(
+        sa.update(table)
+        .where(
+            table.c.scope_id == scope_id,
+            table.c.episode_id == episode_id,
+            table.c.deleted_at.is_(None),
+            kept,
+        )
+        .values(episode_id=None, turn_id=None, ordinal=None)
+    )
+
+
+def drop_detached(conn: Connection, scope_id: int) -> int:
+    """Delete the facts of earlier episodes from a scope that has no episode any more."""
+    table, episodes = schema.facts, schema.episodes
+    dropped = conn.execute(
+        sa.delete(table).where(
+            table.c.scope_id == scope_id,
+            table.c.episode_id.is_(None),
+            table.c.origin != FactOrigin.CALLER.value,
+            table.c.is_pinned.is_(False),
+            ~sa.exists().where(episodes.c.scope_id == scope_id),
+        )
+    )
+    return int(dropped.rowcount)
 
 
 def rewrite(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
@@ -14,7 +15,7 @@ from .....ports.values import SUMMARY_ORDINAL, IndexEntry
 from .....ports.work import RowPart
 from .. import rows
 from ..lazy import Connection, sa, schema, sql
-from . import audit, close, common, episodes, holds, index_turns, meta, remove, scopes
+from . import audit, close, common, episodes, facts, holds, index_turns, meta, remove, scopes
 
 if TYPE_CHECKING:
     from .....domain.audit import AuditDraft
@@ -157,6 +158,7 @@ def delete(
     *,
     at: datetime,
     since: datetime | None = None,
+    keep_facts: Collection[UUID] = (),
     entry: AuditDraft | None = None,
 ) -> None:
     (scope_id, *_), before = _lock_episode(conn, scope, episode_id)
@@ -168,6 +170,7 @@ def delete(
     holds.check(conn, scope.tenant, scope.user, [episode_id])
     close.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=at)
     this = {"episode_": episode_id, "scope_": scope_id}
+    facts.detach(conn, scope_id, episode_id, keep_facts)
     conn.execute(_set_deleted, this | {"at_": at})
     meta.count_removal(conn)
     if entry is not None:
@@ -260,7 +263,10 @@ def purge(
     if since is not None and before.deleted_at != since:
         return {}
     holds.check(conn, scope.tenant, scope.user, [episode_id])
+    # Deleted by an earlier release, it may have pinned facts.
+    facts.detach(conn, scope_id, episode_id)
     removed = remove.episode(conn, scope, scope_id, episode_id, now=now)
+    removed["facts"] += facts.drop_detached(conn, scope_id)
     removed["sessions"] = remove.empty_session(conn, scope_id, before.session_id)
     scopes_gone = remove.empty_scope(conn, scope_id)
     if scopes_gone:
