@@ -18,7 +18,7 @@ from uuid import UUID
 
 from .episode import check_text, check_time
 from .errors import InvalidInput
-from .slots import FactKind, ends_with, is_part_of, lone_relation
+from .slots import FactKind, canonical, ends_with, is_part_of, lone_relation
 
 __all__ = ["FactKind"]
 
@@ -130,13 +130,13 @@ class _State:
 
     def take(self, fact: Fact) -> None:
         """Add a fact; it may end others."""
-        key = fact.kind, fact.slot
+        key = fact.kind, canonical(fact.kind, fact.slot)
         before = self._held(key)
         may_end = fact.origin is FactOrigin.CALLER
         if before is not None and before.is_pinned and not may_end:
             self.settled.append(replace(fact, until=fact.since))
             return
-        over = self._ended_by(fact, before)
+        over = self._ended_by(fact, key, before)
         replaced = before if before is not None else self._held(next(iter(over), key))
         for other in over:
             held = self._held(other)
@@ -153,16 +153,22 @@ class _State:
         place = self._holders.get(key)
         return None if place is None else self.settled[place]
 
-    def _ended_by(self, fact: Fact, before: Fact | None) -> dict[tuple[FactKind, str], None]:
+    def _ended_by(
+        self, fact: Fact, own: tuple[FactKind, str], before: Fact | None
+    ) -> dict[tuple[FactKind, str], None]:
         """Slots that a fact ends: its own, what is about the same, and what ends with it."""
-        own = fact.kind, fact.slot
         over = {own: None} if before is not None else {}
         lone = lone_relation(fact.kind, fact.slot)
         for kind, slot in self._holders:
-            if kind is fact.kind and (kind, slot) != own and _ends(fact, slot, lone):
+            if kind is not fact.kind or (kind, slot) == own:
+                continue
+            # The same words in another slot are the same fact, found by an earlier release.
+            held = self._held((kind, slot))
+            is_same = held is not None and held.text == fact.text
+            if is_same or _ends(fact, slot, lone):
                 over[kind, slot] = None
         is_changed = fact.ends or (before is not None and before.text != fact.text)
-        for kind, part in ends_with(fact.kind, fact.slot):
+        for kind, part in ends_with(*own):
             for other, slot in self._holders:
                 if other is kind and is_part_of(part, slot):
                     place = slot.removeprefix(part).strip()

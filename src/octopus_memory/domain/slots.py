@@ -98,6 +98,21 @@ _ENDED_WITH: Mapping[tuple[FactKind, str], tuple[tuple[FactKind, str], ...]] = M
 )
 
 
+_OTHER_NAMES: Mapping[tuple[FactKind, str], str] = MappingProxyType(
+    {
+        **dict.fromkeys(((FactKind.NAME, name) for name in ("name", "full name")), ""),
+        **dict.fromkeys(((FactKind.HOME, name) for name in ("home", "city", "place")), ""),
+        (FactKind.WORK, "company"): "employer",
+        (FactKind.WORK, "profession"): "job",
+    }
+)
+
+
+def canonical(kind: FactKind, slot: str) -> str:
+    """The slot under its name of the table; models and earlier releases use others."""
+    return _OTHER_NAMES.get((kind, slot), slot)
+
+
 def ends_with(kind: FactKind, slot: str) -> tuple[tuple[FactKind, str], ...]:
     """Slots whose facts are over when the value of this slot changes or ends."""
     head = slot.partition(" ")[0] if kind is FactKind.PERSON else slot

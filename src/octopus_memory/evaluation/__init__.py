@@ -1,4 +1,4 @@
-"""Measures recall, the context block and answers on LoCoMo, LongMemEval or your own data."""
+"""Measures recall, the block, answers and facts on LoCoMo, LongMemEval or your own data."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from .context import BUDGETS, ContextRun, SystemContext, count_asked, run_contex
 from .context_report import context_json, context_markdown
 from .datasets import BenchTurn, Conversation, Dataset, Format, Question, load_dataset
 from .embedding import SharedEmbedder
+from .facts import FactFigures, FoundIn, facts_in, facts_json, facts_markdown, measure_facts
 from .models import answer_all, judge_all
 from .octopus import OctopusSystem
 from .relevance import RelevanceRun, run_relevance
@@ -45,7 +46,9 @@ __all__ = [
     "ContextSystem",
     "Conversation",
     "Dataset",
+    "FactFigures",
     "Format",
+    "FoundIn",
     "Given",
     "Hit",
     "JudgeSheet",
@@ -67,6 +70,9 @@ __all__ = [
     "context_markdown",
     "count_asked",
     "describe",
+    "facts_in",
+    "facts_json",
+    "facts_markdown",
     "judge_all",
     "judge_sheet",
     "load_dataset",
@@ -74,6 +80,7 @@ __all__ = [
     "make_context_systems",
     "make_records",
     "make_systems",
+    "measure_facts",
     "parse_budgets",
     "read_answer_run",
     "read_records",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -90,19 +90,50 @@ def measure_facts(folder: Path, find: Find = find_facts) -> dict[str, FactFigure
     changes = list(
         _lines(folder / "changes.jsonl", ("id", "part", "language", "messages", "facts"))
     )
-    groups: dict[str, Callable[[Mapping[str, Any]], bool]] = {"all": lambda _: True}
-    for part in PARTS:
-        groups[part] = lambda each, part=part: each["part"] == part  # type: ignore[misc]
-    for language in sorted({each["language"] for each in messages}):
-        groups[language] = lambda each, language=language: each["language"] == language  # type: ignore[misc]
     judged = [(each, _said(find, each["text"])) for each in messages]
     settled = [(each, _state(find, each["messages"])) for each in changes]
+    languages = sorted({each["language"] for each in messages})
+    groups = [
+        ("all", "part", (*PARTS,)),
+        *((part, "part", (part,)) for part in PARTS),
+        *((language, "language", (language,)) for language in languages),
+    ]
     return {
         name: _figures(
-            [pair for pair in judged if is_in(pair[0])],
-            [pair for pair in settled if is_in(pair[0])],
+            [pair for pair in judged if pair[0][field] in wanted],
+            [pair for pair in settled if pair[0][field] in wanted],
         )
-        for name, is_in in groups.items()
+        for name, field, wanted in groups
+    }
+
+
+def facts_markdown(figures: Mapping[str, FactFigures]) -> str:
+    """The figures as a table."""
+    lines = [
+        "| part | messages | precision | recall of standing facts | changes | final state right |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for name, each in figures.items():
+        lines.append(
+            f"| {name} | {each.messages:,} | {each.precision:.3f} ({each.right:,}/{each.found:,})"
+            f" | {each.recall:.3f} ({each.recalled:,}/{each.expected:,}) | {each.changes:,}"
+            f" | {each.final_state:.3f} |"
+        )
+    return "\n".join(lines)
+
+
+def facts_json(figures: Mapping[str, FactFigures]) -> dict[str, Any]:
+    """The figures, with what was expected and found where they differ."""
+    return {
+        name: {
+            "messages": each.messages,
+            "precision": each.precision,
+            "recall": each.recall,
+            "changes": each.changes,
+            "final_state": each.final_state,
+            "misses": [asdict(miss) for miss in each.misses] if name == "all" else [],
+        }
+        for name, each in figures.items()
     }
 
 

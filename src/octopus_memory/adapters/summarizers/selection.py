@@ -22,6 +22,7 @@ from .sentences import (
     read_sentences,
     shorten,
     speaker_of,
+    words_of,
 )
 from .tool_facts import tool_facts
 
@@ -57,7 +58,7 @@ class _Candidate(NamedTuple):
 def select(turns: Sequence[Turn], *, max_chars: int, max_facts: int) -> Summary:
     """Summary and key facts, made of the turns' own sentences."""
     spoken = [turn for turn in turns if turn.role in (Role.USER, Role.ASSISTANT)]
-    analyzed = Words(language_of(spoken))
+    analyzed = words_of(language_of(spoken))
     sentences = read_sentences(spoken, analyzed)
     weights = _term_weights(sentences, analyzed)
     candidates = _candidates(sentences, weights)
@@ -115,12 +116,13 @@ def _share(sentence: Sentence) -> float:
 
 def _judged(info: float, length: int, terms: tuple[str, ...], sentence: Sentence) -> _Candidate:
     text = sentence.text
+    lower = text.lower()
     asks = sentence.is_question
-    idle = bool(cues.FILLER.search(text)) or (text.endswith("!") and info < 2)
+    idle = bool(cues.FILLER.search(lower)) or (text.endswith("!") and info < 2)
     if sentence.asked:
         asks = asks or sentence.asked[0].to_assistant
         idle = idle or (not asks and bool(cues.IDLE_QUESTION.search(sentence.asked[-1].text)))
-    fact = 0.0 if sentence.is_question or idle else _fact_strength(sentence)
+    fact = 0.0 if sentence.is_question or idle else _fact_strength(sentence, lower)
     worth = _share(sentence) * (1 + 0.5 * min(fact, 3.0))
     if text.endswith(":") and not sentence.is_person:
         worth = 0.0  # it only announces a list or a block of code
@@ -133,20 +135,20 @@ def _judged(info: float, length: int, terms: tuple[str, ...], sentence: Sentence
     return _Candidate(sentence, terms, length, info, asks, fact, worth)
 
 
-def _fact_strength(sentence: Sentence) -> float:
+def _fact_strength(sentence: Sentence, lower: str) -> float:
     text = sentence.text
     flags = word_flags(text)
-    when = flags & _TIME or cues.WHEN.search(text)
+    when = flags & _TIME or cues.WHEN.search(lower)
     details = bool(flags & _NUMBER) + bool(when) + bool(cues.NAME.search(text))
     strength = 0.5 * details
     if sentence.asked:
         return strength + _answer_strength(sentence)
     if sentence.is_person:
-        strength += bool(cues.FIRST_PERSON.search(text)) + bool(cues.STATED.search(text))
-        strength += 2 * bool(cues.REQUEST.search(text)) - 1.5 * bool(cues.TASK.search(text))
+        strength += bool(cues.FIRST_PERSON.search(lower)) + bool(cues.STATED.search(lower))
+        strength += 2 * bool(cues.REQUEST.search(lower)) - 1.5 * bool(cues.TASK.search(text))
         strength += sentence.to_assistant and details > 0
     else:
-        strength += bool(cues.RESULT.search(text)) + sentence.in_short_turn
+        strength += bool(cues.RESULT.search(lower)) + sentence.in_short_turn
         strength -= 1.5 * bool(cues.ADVICE.search(text))
     if cues.DANGLING.search(text) or len(text) > _FACT_CHARS:
         strength -= 1
@@ -200,6 +202,7 @@ def _pick_summary(
     """Sentences for the summary: the topic, then those with the most new terms per length."""
     said = {term: _SAID_IN_FACT for fact in facts for term in fact.terms}
     chosen: dict[int, Sentence] = {}
+    lengths: dict[int, int] = {}
     # A lower bound of the rendered length, without speakers' names and spaces.
     room = budget
     shortest = min((c.length for c in candidates), default=0)
@@ -219,7 +222,7 @@ def _pick_summary(
         if fresh < 0.3 * len(candidate.terms):
             return
         longer = chosen | new
-        if len(_render(_in_order(longer))) <= budget:
+        if _rendered_length(_in_order(longer), lengths) <= budget:
             chosen.update(new)
             room -= size
             said.update({term: said.get(term, 0.0) + 1 for term in candidate.terms})
@@ -232,6 +235,13 @@ def _pick_summary(
     while heap and shortest <= room:
         # Values only fall: the candidate that stays on top after an update is the best.
         _, order, candidate = heap[0]
+        if (
+            candidate.length > room
+            and not candidate.sentence.asked
+            and SAYS not in candidate.sentence.text
+        ):
+            heappop(heap)
+            continue
         fresh = -value(candidate)
         if fresh > min((rival[0] for rival in heap[1:3]), default=0.0):
             heapreplace(heap, (fresh, order, candidate))
@@ -263,6 +273,20 @@ def _render(sentences: Iterable[Sentence]) -> str:
         parts.append(text if sentence.speaker == speaker else f"{sentence.speaker}{SAYS}{text}")
         speaker = sentence.speaker
     return " ".join(parts)
+
+
+def _rendered_length(sentences: Iterable[Sentence], lengths: dict[int, int]) -> int:
+    """Length of what `_render` makes; `lengths` caches that of each sentence."""
+    total, speaker = -1, ""
+    for sentence in sentences:
+        length = lengths.get(sentence.order)
+        if length is None:
+            length = lengths[sentence.order] = len(closed(_own_words(sentence.text)))
+        total += length + 1
+        if sentence.speaker != speaker:
+            speaker = sentence.speaker
+            total += len(speaker) + len(SAYS)
+    return max(total, 0)
 
 
 def _render_fact(candidate: _Candidate) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -49,16 +50,16 @@ class Sentence:
     """True for a user, and for both sides if people chat with each other."""
     to_assistant: bool
     in_short_turn: bool
+    is_question: bool
     asked: tuple[Sentence, ...] = ()
     """Questions that this sentence answers and needs to be understood."""
 
-    @property
-    def is_question(self) -> bool:
-        return bool(shape_flags(self.text) & _QUESTION)
+
+_KNOWN_WORDS = 50_000
 
 
 class Words:
-    """Maps text to distinct stems. One per episode, because a stemmer is not thread-safe."""
+    """Maps text to distinct stems. One per thread, because a stemmer is not thread-safe."""
 
     def __init__(self, language: str) -> None:
         self.language = language
@@ -69,11 +70,24 @@ class Words:
     def terms(self, text: str) -> tuple[str, ...]:
         known = self._known
         found = words(text, len(text))
+        if len(known) > _KNOWN_WORDS:
+            known.clear()
         for word in set(found).difference(known):
             plain = bare(word)[:40]
             stems = () if plain in self._stopwords else map(self._stem, pieces(plain))
             known[word] = tuple(stems)
         return tuple(dict.fromkeys(chain.from_iterable(map(known.__getitem__, found))))
+
+
+_of_thread = threading.local()
+
+
+def words_of(language: str) -> Words:
+    """The thread's stems of a language, kept because most words of an episode were met before."""
+    made: dict[str, Words] = _of_thread.__dict__.setdefault("words", {})
+    if language not in made:
+        made[language] = Words(language)
+    return made[language]
 
 
 def language_of(turns: Sequence[Turn]) -> str:
@@ -107,6 +121,7 @@ def read_sentences(turns: Sequence[Turn], analyzed: Words) -> list[Sentence]:
                 is_person=people or by_user,
                 to_assistant=by_user and not people,
                 in_short_turn=len(texts) <= 3,
+                is_question=bool(shape_flags(text) & _QUESTION),
                 asked=_asked_before(text, said[-1]) if said else _needed(text, heard, texts),
             )
             found.append(sentence)
@@ -230,7 +245,9 @@ def _asked_before(text: str, before: Sentence) -> tuple[Sentence, ...]:
     """Question before a fragment in the same turn: "Can I raise it? From 4 to 6 percent."."""
     if len(text) > _BARE_CHARS or not before.is_question or not _is_needy(text):
         return ()
-    return () if cues.REQUEST.search(text) or cues.FILLER.search(text) else (before,)
+    return (
+        () if cues.REQUEST.search(text.lower()) or cues.FILLER.search(text.lower()) else (before,)
+    )
 
 
 def _needed(text: str, heard: Sequence[Sentence], texts: Sequence[str]) -> tuple[Sentence, ...]:
@@ -240,7 +257,7 @@ def _needed(text: str, heard: Sequence[Sentence], texts: Sequence[str]) -> tuple
     if questions := _trailing_questions(heard):
         return questions
     last = heard[-1]
-    is_bare = len(texts) == 1 and len(text) <= _BARE_CHARS and not cues.FILLER.search(text)
+    is_bare = len(texts) == 1 and len(text) <= _BARE_CHARS and not cues.FILLER.search(text.lower())
     return (last,) if is_bare and len(last.text) <= _ANSWER_CHARS else ()
 
 
@@ -250,7 +267,7 @@ def _is_needy(text: str) -> bool:
         return False
     if cues.YES_NO.search(text) or cues.DANGLING.search(text):
         return len(text) <= _SENTENCE_CHARS
-    if cues.FIRST_PERSON.search(text) or cues.RESULT.search(text):
+    if cues.FIRST_PERSON.search(text.lower()) or cues.RESULT.search(text.lower()):
         return False
     if _UNSPACED.search(text):
         return len(text) <= _NEEDY_UNSPACED

@@ -63,6 +63,24 @@ class FactLifeTests(StoreTests):
         assert store.purge(ANA, other.episode_id)["scopes"] == 1
         assert store.stats().facts == 0
 
+    def test_facts_that_are_kept_outlive_their_episode(self, store: EpisodeStore) -> None:
+        pinned, kept, gone = make_fact("Is Ana."), make_fact("Has a cat."), make_fact("Is 40.")
+        write, other = told(store, pinned, kept, gone), told(store, make_fact(), session_id="b")
+        store.pin_fact(ANA, pinned.id, pinned=True)
+        version = store.recall_state(ANA)
+        store.delete(ANA, write.episode_id, at=LATER, keep_facts=[kept.id])
+        assert store.recall_state(ANA) != version
+        found = {fact.text: fact for fact in store.facts(ANA)}
+        assert set(found) == {"Is Ana.", "Has a cat.", "Is allergic to peanuts."}
+        assert (found["Has a cat."].id, found["Has a cat."].episode_id) == (kept.id, None)
+        assert (found["Is Ana."].turn_id, found["Is Ana."].ordinal) == (None, None)
+        assert store.purge(ANA, write.episode_id)["facts"] == 1
+        assert set(texts(store.facts(ANA))) == set(found)
+        # With the last episode goes what was kept of others, but not what is pinned.
+        store.delete(ANA, other.episode_id, at=LATER)
+        assert store.purge(ANA, other.episode_id)["facts"] == 2
+        assert texts(store.facts(ANA)) == ["Is Ana."]
+
     def test_a_scope_stays_for_what_the_caller_gave(self, store: EpisodeStore) -> None:
         purged, erased = told(store, make_fact()), told(store, make_fact(), session_id="b")
         store.add_facts(ANA, [given()])
@@ -103,11 +121,13 @@ class FactLifeTests(StoreTests):
         assert new.is_pinned
         store.delete(ANA, write.episode_id, at=LATER)
         hidden = stored(store, write)
-        assert texts(hidden.facts) == ["Has a cat.", "Is [NAME]."]
+        # The pinned fact lost its source.
+        assert texts(hidden.facts) == ["Has a cat."]
+        assert texts(store.facts(ANA)) == ["Is [NAME]."]
         removals = store.state().removals
         store.rewrite(hidden, facts=[replace(kept, text="Has [X].")], now=LATER)
         assert store.state().removals == removals + 1
-        assert texts(stored(store, write).facts) == ["Has [X].", "Is [NAME]."]
+        assert texts(stored(store, write).facts) == ["Has [X]."]
 
     def test_facts_found_meanwhile_are_not_left_as_they_are(self, store: EpisodeStore) -> None:
         write = told(store, make_fact())

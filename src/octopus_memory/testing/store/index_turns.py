@@ -10,6 +10,8 @@ import pytest
 
 from ...domain.episode import Scope
 from ...domain.errors import EpisodeChanged
+from ...domain.facts import Fact
+from ...domain.ids import new_id
 from ...ports.recall_rows import UnindexedTurns
 from ...ports.store import EpisodeStore
 from ...ports.values import Append, IndexEntry, SummarySource
@@ -17,6 +19,7 @@ from ...ports.work import WorkKind
 from ..fakes import (
     make_append,
     make_closing,
+    make_fact,
     make_key,
     make_lexical,
     make_next,
@@ -58,12 +61,48 @@ def make_all(store: EpisodeStore, found: Sequence[UnindexedTurns]) -> int:
     return store.index_turns([(each, how(store, each)) for each in found])
 
 
+def index_facts(store: EpisodeStore, *facts: Fact) -> None:
+    """Index what waits, with these facts of its turns."""
+    [found] = store.unindexed_turns(limit=10)
+    entries = [
+        entry._replace(facts=tuple(fact for fact in facts if fact.ordinal == entry.ordinal))
+        for entry in how(store, found)
+    ]
+    assert store.index_turns([(found, entries)]) == 1
+
+
 def ordinals(store: EpisodeStore, write: Append) -> list[int]:
     rows = store.recall_rows(write.scope, after=0)[1]
     return [row.ordinal for row in rows if row.episode_id == write.episode_id]
 
 
 class UnindexedTurnsTests(StoreTests):
+    def test_facts_are_stored_with_the_recall_rows_of_their_turns(
+        self, store: EpisodeStore
+    ) -> None:
+        write = say(store, "a", "b")
+        cat, dog = make_fact("Has a cat.", ordinal=0), make_fact("Has a dog.", ordinal=1)
+        index_facts(store, cat, dog)
+        assert {fact.text: fact.episode_id for fact in store.facts(ANA)} == {
+            "Has a cat.": write.episode_id,
+            "Has a dog.": write.episode_id,
+        }
+        store.delete_fact(ANA, dog.id, at=LATER)
+        store.append(later(make_next(write, "c", "d")))
+        # What was deleted does not come back, what is said again is no news.
+        bird = make_fact("Has a bird.", ordinal=3)
+        again = replace(cat, id=new_id(), ordinal=2)
+        index_facts(store, again, replace(dog, id=new_id(), ordinal=2), bird)
+        known = [fact.text for fact in store.facts(ANA) if not fact.is_deleted]
+        assert sorted(known) == ["Has a bird.", "Has a cat."]
+
+    def test_turns_whose_facts_are_known_get_no_others(self, store: EpisodeStore) -> None:
+        write = say(store, "a", "b")
+        summary = make_summary("They met.", facts=[make_fact("Has a cat.", ordinal=1)])
+        store.close_episode(ANA, write.episode_id, make_closing(summary=summary), expect_messages=2)
+        index_facts(store, make_fact("Has a dog.", ordinal=0))
+        assert [fact.text for fact in store.facts(ANA)] == ["Has a cat."]
+
     def test_what_has_no_words_is_stored_and_not_found(self, store: EpisodeStore) -> None:
         write = say(store, "a", "b")
         assert texts(store, write) == ["a", "b"]

@@ -22,14 +22,16 @@ from ....domain.search.terms import words
 from ....domain.slots import SLOTS
 from ..sentences import closed, plain
 from .dates import resolve
-from .rules import LANGUAGES, Language, Rule, language
+from .rules import DRUG, LANGUAGES, Language, Rule, language
 
 _TURN_CHARS = 4_000
 _SENTENCE_CHARS = 500
-_ANSWER_CHARS = 60
+_ANSWER_CHARS = 90
 _ANSWER_WORDS = 4
 _TOPIC_WORDS = 7
 _SAMPLE = 500
+_BEFORE = 16
+"""Characters before a subject that are searched for a word that takes it."""
 _SURE = 3
 """Number of stopwords that identify a language."""
 _HAN = re.compile(r"[\u3400-\u9fff]")
@@ -44,6 +46,7 @@ _ASKS = re.compile(r"[?？]\W*$")
 _EDGES = " \t,.;:!?…'\"“”„«»()，。；：！？、"
 _TAGS = "吗呢么嘛吧"
 _MARK = re.compile(r"[,;:.!?…()–—，。；：！？、（）\n]\s*|\s[-–—]\s+")
+_PART = re.compile(r"[.,;，。；]\s+|[，。；]")
 _WISHES = frozenset(("answers", "instruction"))
 _ARTICLE = re.compile(
     r"(?:aux?|à|des?|du|de l['’]|d['’]|l['’]|las?|les?|los|el|al|the|an?|kein\w*|une?)\s*\b",
@@ -154,7 +157,9 @@ def _clauses(sentence: str, known: Language) -> list[int]:
             starts.add(at)
     starts.update(found.end() for found in known.joint.finditer(sentence))
     for found in known.subject.finditer(sentence):
-        if found.start() not in starts and not known.before.search(sentence[: found.start()]):
+        if found.start() not in starts and not known.before.search(
+            sentence, max(found.start() - _BEFORE, 0), found.start()
+        ):
             starts.add(found.start())
     return sorted(starts)
 
@@ -257,18 +262,26 @@ def _topic(said: str, known: Language) -> str:
 
 
 def _answered(turn: Turn, before: Turn, known: Language) -> Iterator[FoundFact]:
-    """The fact made of a question and its short answer."""
-    answer = " ".join(turn.text.split()).strip(_EDGES)
-    if not answer or len(answer) > _ANSWER_CHARS or _ASKS.search(turn.text):
-        return
-    if len(answer.split()) > _ANSWER_WORDS or known.evasive.search(answer):
+    """The facts made of a question and its short answer, or of two and two."""
+    if len(turn.text) > _ANSWER_CHARS or _ASKS.search(turn.text):
         return
     asked = list(split_sentences(" ".join(before.text[-_SAMPLE:].split())))
     question = asked[-1] if asked and _ASKS.search(asked[-1]) else ""
-    topics = [slot for slot, pattern in known.asked if pattern.search(question)]
-    if len(topics) != 1:
+    found = sorted(
+        (match.start(), slot)
+        for slot, pattern in known.asked
+        if (match := pattern.search(question)) is not None
+    )
+    parts = [part.strip(_EDGES) for part in _PART.split(" ".join(turn.text.split()))]
+    parts = [part for part in parts if part]
+    if len(parts) < len(found):
         return
-    slot = topics[0]
+    for (_, slot), answer in zip(found, parts, strict=False):
+        if len(answer.split()) <= _ANSWER_WORDS and not known.evasive.search(answer):
+            yield from _answer(slot, answer, turn, known)
+
+
+def _answer(slot: str, answer: str, turn: Turn, known: Language) -> Iterator[FoundFact]:
     groups = {"v": answer, "name": answer, "place": answer}
     text = known.texts["age" if slot == "birth year" else slot]
     if slot == "birth year":
@@ -276,10 +289,14 @@ def _answered(turn: Turn, before: Turn, known: Language) -> Iterator[FoundFact]:
             return
         year = turn.at.year - int(answer)
         groups = {"v": str(year), "earlier": str(year - 1)}
-    values = [answer]
+    elif slot == "medication":
+        drug = DRUG.search(answer)
+        if drug is None:
+            return
+        groups = {"v": drug[0]}
+    values = [groups["v"]]
     if slot == "allergy":
         values = [each.strip() for each in known.split.split(answer) if each.strip()]
     for value in values:
-        if slot != "birth year":
-            groups = groups | {"v": value}
-        yield _made(slot, _filled(text, groups, known), groups, turn, known)
+        each = groups | {"v": value}
+        yield _made(slot, _filled(text, each, known), each, turn, known)

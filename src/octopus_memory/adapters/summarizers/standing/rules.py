@@ -25,7 +25,7 @@ _PARTICLE = r"(?:de|la|le|les|da|do|del|der|den|van|von|am|sur|of|los|las|el|y|&
 _DRUG = (
     r"(?:[\w-]*(?:pril|sartan|statina?e?|prolol|olol|formina?e?|farina?e?|parina?e?|mycina?e?"
     r"|micina|cillina?e?|cilina|prazole?|zepam|zolam|lopram|oxetina?e?|tralina?e?|profena?o?"
-    r"|profène|cetamol|cétamol|thyroxine?|tiroxina|dipine?a?|gliptina?e?|gliflozina?e?|xabana?"
+    r"|profène|cetamol|cétamol|th?yroxine?|th?iroxina|dipine?a?|gliptina?e?|gliflozina?e?|xabana?"
     r"|triptana?|setrona?|coxib|nazole?|thiazide?|tiazida|semide?|gatran)"
     r"|aspirina?e?|insulina?e?|cortisone?|cortisona|prednisolone?|prednisone?|prednisona|marcumar"
     r"|eliquis|xarelto|digoxina?e?|lithium|litio|methotrexate?|metotrexato|tramadol|ozempic|wegovy"
@@ -45,6 +45,7 @@ _MACROS = {
     "AGE": r"(?:1[0-9]|[2-9]\d)",
 }
 _PARTS = ("opener", "subject", "joint", "before", "unreal", "task", "evasive", "polite", "split")
+DRUG = re.compile(_DRUG, re.IGNORECASE)
 _GROUP = re.compile(r"\(\?P<\w+>")
 _MACRO = re.compile(r"<<(\w+)>>")
 
