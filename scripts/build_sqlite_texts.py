@@ -60,7 +60,7 @@ def _make_calls(path: Path) -> None:
 
 def _talk(scope: MemoryScope) -> None:
     scope.add("first", [("user", "Which ferry goes to Naxos?"), ("assistant", "The 07:15.")])
-    scope.add("first", [("user", "And back again?")], idempotency_key="once")
+    scope.add("first", [("user", "And back again? I live in Athens.")], idempotency_key="once")
     scope.session("first")
     scope.session("first", last=1)
     for _ in range(2):

@@ -27,7 +27,7 @@ from ...domain.errors import (
     InvalidInput,
     SettingsChanged,
 )
-from ...domain.facts import FactOrigin
+from ...domain.facts import Fact, FactOrigin
 from ...ports.values import Append, Closing, Lexical, NewSummary, SummarySource, Target
 from ...ports.work import Work
 from ..core import found_facts
@@ -214,8 +214,7 @@ def closing_for(
     _check_summary(summary, key_facts)
     new = _summary(runtime, scope, turns, summary, key_facts, wait=wait)
     if new is not None and new.facts is None and guard is not None:
-        stated = runtime.extractive.facts(turns)
-        new = replace(new, facts=found_facts.found(turns, stated, FactOrigin.RULES))
+        new = replace(new, facts=_by_rules(runtime, turns))
     if new is not None:
         new = _protected(runtime, scope, replace(new, made_of=made_of), turns, guard)
     return Closing(
@@ -225,6 +224,10 @@ def closing_for(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
     )
+
+
+def _by_rules(runtime: Runtime, turns: Sequence[Turn]) -> tuple[Fact, ...]:
+    return found_facts.found(turns, runtime.extractive.facts(turns), FactOrigin.RULES)
 
 
 def summary_of(runtime: Runtime, scope: Scope, turns: Sequence[Turn]) -> NewSummary | None:
@@ -254,6 +257,9 @@ def _protected(
         safe = limited(own.summary(new.summary))
         lexical = summary_lexical(runtime, scope, safe, new.by)
         new = replace(new, summary=safe, lexical=lexical)
+        if new.facts is None and turns:
+            # Those that were found before the settings said so are not redacted.
+            new = replace(new, facts=_by_rules(runtime, turns))
     return replace(
         new,
         facts=None if new.facts is None else found_facts.guarded(new.facts, own),

@@ -235,7 +235,7 @@ def _update(conn: Connection, scope_id: int, fact_id: UUID, **values: Any) -> No
 def detach(conn: Connection, scope_id: int, episode_id: UUID, ids: Collection[UUID] = ()) -> None:
     """Take the source from an episode's pinned facts and from these, so that they outlive it."""
     table = schema.facts
-    kept = table.c.is_pinned.is_(True)
+    kept: sa.ColumnElement[bool] = table.c.is_pinned.is_(True)
     if ids:
         kept = sa.or_(kept, table.c.id.in_(list(ids)))
     conn.execute(
