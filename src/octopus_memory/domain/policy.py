@@ -135,7 +135,11 @@ class PiiMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodicRetentionPolicy(ConfigPart):
-    """Settings of retention, in days since an episode ended."""
+    """Settings of retention, in days since an episode ended.
+
+    Standing facts are not bound to these days: a current one stays as long as the user has another
+    episode with the agent, a pinned one until it is deleted or the user is erased.
+    """
 
     active_retention_days: float = 90
     archive_retention_days: float = 365

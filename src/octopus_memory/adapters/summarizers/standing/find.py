@@ -22,7 +22,7 @@ from ....domain.search.terms import words
 from ....domain.slots import SLOTS
 from ..sentences import closed, plain
 from .dates import resolve
-from .rules import DRUG, LANGUAGES, Language, Rule, language
+from .rules import DRUG, LANGUAGES, Language, Rule, gate, language
 
 _TURN_CHARS = 4_000
 _SENTENCE_CHARS = 500
@@ -99,9 +99,7 @@ def _languages(text: str, before: Turn | None) -> Iterable[str]:
         return (best,)
     if before is not None and len(text) <= _ANSWER_CHARS:
         seen = [*seen, *words(before.text[-_SAMPLE:], _SAMPLE)]
-    return [
-        name for name in LANGUAGES if name != "chinese" and not language(name).gate.isdisjoint(seen)
-    ]
+    return [name for name in LANGUAGES if name != "chinese" and not gate(name).isdisjoint(seen)]
 
 
 def _sentences(text: str) -> Iterator[str]:
@@ -114,7 +112,7 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def _stated(sentence: str, turn: Turn, known: Language) -> Iterator[FoundFact]:
-    starts = [at for at in _clauses(sentence, known) if known.any_rule.match(sentence, at)]
+    starts = [at for at in _clauses(sentence, known) if known.any_hint.match(sentence, at)]
     if not starts:
         return
     is_question = bool(_ASKS.search(sentence))
@@ -126,7 +124,7 @@ def _stated(sentence: str, turn: Turn, known: Language) -> Iterator[FoundFact]:
     for rule in known.rules:
         # "Could you answer in German?" is no condition.
         places = starts if "answers" in rule.slots else real
-        for match in filter(None, (rule.pattern.match(sentence, at) for at in places)):
+        for match in filter(None, (rule.match(sentence, at) for at in places)):
             # A statement may precede a question, but not be its end.
             if is_question and match.end() >= end and not _WISHES.intersection(rule.slots):
                 continue
@@ -147,20 +145,23 @@ def _stated(sentence: str, turn: Turn, known: Language) -> Iterator[FoundFact]:
 
 def _clauses(sentence: str, known: Language) -> list[int]:
     """Positions at which clauses of a sentence begin, with and without their opening words."""
-    starts = {0, *(found.end() for found in _MARK.finditer(sentence))}
+    lower = sentence.lower()
+    if len(lower) != len(sentence):
+        # A few letters have a longer form in lower case, which would shift the positions.
+        lower = sentence
+    starts = {0, *(found.end() for found in _MARK.finditer(lower))}
     for start in tuple(starts):
         at = start
-        while opened := known.opener.match(sentence, at):
+        while opened := known.opener.match(lower, at):
             if opened.end() <= at:
                 break
             at = opened.end()
             starts.add(at)
-    starts.update(found.end() for found in known.joint.finditer(sentence))
-    for found in known.subject.finditer(sentence):
-        if found.start() not in starts and not known.before.search(
-            sentence, max(found.start() - _BEFORE, 0), found.start()
-        ):
-            starts.add(found.start())
+    starts.update(found.end() for found in known.joint.finditer(lower))
+    for found in known.subject.finditer(lower):
+        at = found.start()
+        if at not in starts and not known.before.search(lower, max(at - _BEFORE, 0), at):
+            starts.add(at)
     return sorted(starts)
 
 

@@ -44,8 +44,11 @@ _MACROS = {
     "YEAR": r"(?:19[2-9]|20[0-2])\d",
     "AGE": r"(?:1[0-9]|[2-9]\d)",
 }
-_PARTS = ("opener", "subject", "joint", "before", "unreal", "task", "evasive", "polite", "split")
+_OF_CLAUSES = ("opener", "subject", "joint", "before")
+_PARTS = ("unreal", "task", "evasive", "polite", "split")
 DRUG = re.compile(_DRUG, re.IGNORECASE)
+_VALUES = ("CAP", "NAME", "WORD", "THING", "ITEMS", "PLACE", "PLACES", "GIVEN")
+_ANY_WORDS = r"[^.;!?\n]{1,80}?"
 _GROUP = re.compile(r"\(\?P<\w+>")
 _MACRO = re.compile(r"<<(\w+)>>")
 
@@ -56,9 +59,11 @@ class Rule:
 
     slots: tuple[str, ...]
     """Keys of `domain.slots.SLOTS`; more than one only for a rule that ends them."""
-    pattern: re.Pattern[str]
-    """Matches from the start of a clause. Groups: `v` the value, `key` the part of it that names
-    the slot, `name`, `relation`, `thing`, `topic`, `place`, `date`."""
+    source: str
+    """The pattern, with its macros expanded."""
+    hint: re.Pattern[str]
+    """Matches wherever the pattern does, and is compiled in a fraction of the time, because any
+    words may stand for a value."""
     text: str
     """Template of the groups, if it is not the slot's own."""
     topic: str
@@ -70,6 +75,18 @@ class Rule:
     denies: Sequence[str]
     """Messages in which no rule finds a fact."""
 
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """Matches from the start of a clause. Groups: `v` the value, `key` the part of it that
+        names the slot, `name`, `relation`, `thing`, `topic`, `place`, `date`.
+
+        Compiled on first use, because most rules are never needed.
+        """
+        return _compiled(self.source)
+
+    def match(self, sentence: str, at: int) -> re.Match[str] | None:
+        return self.pattern.match(sentence, at) if self.hint.match(sentence, at) else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
@@ -77,8 +94,8 @@ class Language:
 
     name: str
     rules: tuple[Rule, ...]
-    any_rule: re.Pattern[str]
-    """Matches where any of the rules does, so that most clauses are tried once."""
+    any_hint: re.Pattern[str]
+    """Matches where the hint of any rule does, so that most clauses are tried once."""
     asked: tuple[tuple[str, re.Pattern[str]], ...]
     """Slots, and the questions whose short answer fills them."""
     texts: Mapping[str, str]
@@ -91,8 +108,6 @@ class Language:
     weekdays: Mapping[str, int]
     relative: Mapping[str, str]
     """Words for a time, and what they stand for: `tomorrow` is `day+1`."""
-    gate: frozenset[str]
-    """Words of which a text of unknown language must contain one for these rules to apply."""
     opener: re.Pattern[str]
     """Words that may open a clause without being part of it: "and", "by the way"."""
     subject: re.Pattern[str]
@@ -114,8 +129,19 @@ class Language:
 
 
 @cache
+def _compiled(source: str) -> re.Pattern[str]:
+    return re.compile(source, re.IGNORECASE)
+
+
+@cache
 def _data(name: str) -> dict[str, Any]:
     return tomllib.loads(files(__package__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def gate(name: str) -> frozenset[str]:
+    """Words of which a text of unknown language must contain one for these rules to apply."""
+    return frozenset(_data(name)["gate"].split())
 
 
 @cache
@@ -133,14 +159,20 @@ def language(name: str) -> Language:
     def compiled(pattern: str) -> re.Pattern[str]:
         return re.compile(_expanded(pattern, macros), re.IGNORECASE)
 
-    every = "|".join(f"(?:{each['pattern']})" for each in data["rules"])
+    loose = macros | dict.fromkeys(_VALUES, _ANY_WORDS) | {"END": ""}
+
+    def hint(pattern: str) -> str:
+        return _GROUP.sub("(?:", _expanded(pattern, loose))
+
+    every = "|".join(f"(?:{hint(each['pattern'])})" for each in data["rules"])
     return Language(
         name=name,
-        any_rule=re.compile(_GROUP.sub("(?:", _expanded(every, macros)), re.IGNORECASE),
+        any_hint=re.compile(every, re.IGNORECASE),
         rules=tuple(
             Rule(
                 slots=tuple(each["slot"].split(", ")),
-                pattern=compiled(each["pattern"]),
+                source=_expanded(each["pattern"], macros),
+                hint=re.compile(hint(each["pattern"]), re.IGNORECASE),
                 text=each.get("text", ""),
                 topic=each.get("topic", ""),
                 ends=each.get("ends", False),
@@ -157,7 +189,8 @@ def language(name: str) -> Language:
         months=data["months"],
         weekdays=data["weekdays"],
         relative=data["relative"],
-        gate=frozenset(data["gate"].split()),
+        # For text in lower case, which is searched twice as fast as with a flag.
+        **{part: re.compile(_expanded(data[part], macros)) for part in _OF_CLAUSES},
         **{part: compiled(data[part]) for part in _PARTS},
     )
 
