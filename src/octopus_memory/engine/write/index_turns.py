@@ -14,7 +14,7 @@ from uuid import UUID
 from ...domain.episode import Scope, Turn
 from ...domain.errors import InvalidSetting, StoreCorrupt, StoreError
 from ...domain.facts import Fact, FactOrigin
-from ...domain.message import Message, Role
+from ...domain.message import Role
 from ...domain.policy import MemoryConfig
 from ...ports.recall_rows import UnindexedTurns
 from ...ports.values import IndexEntry, Lexical
