@@ -76,7 +76,7 @@ def _recall(scope: MemoryScope) -> None:
     scope.recall_turns("the ferry to Naxos")
     scope.context("the ferry to Naxos", session_id="first")
     scope.recent()
-    scope.recent(session_id="first")
+    scope.recent(leave_out_session="first")
     scope.get(scope.episodes(page_size=1).items[0])
     # Recall makes findable what it finds still waiting.
     scope.add("first", [("user", "Thank you.")])
