@@ -15,6 +15,7 @@ from .facts import Fact, FactKind, check_kind
 from .forms import is_opaque, parts_of
 from .ids import as_id, new_id
 from .message import DEEPEST, Json, Message, MessageLike, is_deep, parse_message
+from .own_words import is_own, without_own_words
 from .policy import MOST_RECALLED
 
 Times = datetime | Sequence[datetime] | None
@@ -34,7 +35,7 @@ class ParsedTurns(NamedTuple):
 
 
 def parse_parts(messages: MessageLike | Sequence[MessageLike], *, max_bytes: int) -> ParsedTurns:
-    """Parse one message or a list of messages into turns.
+    """Parse one message or a list of messages into turns, without what memory gave to the model.
 
     :raises InvalidMessage: naming the message and the field
     """
@@ -57,7 +58,8 @@ def parse_parts(messages: MessageLike | Sequence[MessageLike], *, max_bytes: int
     for i, message in enumerate(given):
         field = "message" if is_one else f"messages[{i}]"
         for part, body in enumerate(parts_of(message)):
-            turns.append(parse_message(body, field=field, max_bytes=max_bytes))
+            parsed = parse_message(body, field=field, max_bytes=max_bytes)
+            turns.append(without_own_words(parsed))
             sources.append(i)
             parts.append(part)
     return ParsedTurns(turns, sources, parts)
@@ -247,7 +249,7 @@ def listed(
         if keys is None
         else [_part_key(keys[i], part) for i, part in zip(turns.sources, turns.parts, strict=True)],
         indexed=[
-            flags[i] and not is_opaque(message)
+            flags[i] and not is_opaque(message) and not is_own(message)
             for i, message in zip(turns.sources, turns.messages, strict=True)
         ],
     )

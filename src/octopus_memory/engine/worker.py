@@ -51,12 +51,13 @@ def _where(error: Exception) -> str:
 
 def run_pending(runtime: Runtime, worker_id: str) -> PendingReport:
     """Do all work that can be claimed now: time-outs, summaries, vectors, unfinished erasures."""
-    from .privacy import erasure
+    from .privacy import erasure, own_words
 
     runtime.check_for_removals()
     # Feed the mirror first, so that receipts of erasures see it without the erased rows.
     fed = mirror.feed(runtime, worker_id, look=False)
     erasure.finish(runtime)
+    own_words.remove_own_words(runtime)
     timed_out = pending.close_idle(runtime)
     summarized = pending.summarize_pending(runtime, worker_id)
     embedded = 0
@@ -188,9 +189,10 @@ class BackgroundWorker:
             if whole:
                 leases.release_dead_leases(self._runtime)
                 pending.close_idle(self._runtime, between=self._end_if_stopped)
-                from .privacy import erasure
+                from .privacy import erasure, own_words
 
                 erasure.finish(self._runtime, younger_than=_STILL_ERASING)
+                own_words.remove_own_words(self._runtime, go_on=self._goes_on)
             # Stop at the first batch that is not full, so that new texts can gather: writers wait
             # for each batch.
             while not self._stopped and pending.embed_batch(self._runtime, self._worker_id).is_full:
@@ -239,6 +241,10 @@ class BackgroundWorker:
             return True
         self._wake.set()
         return False
+
+    def _goes_on(self) -> bool:
+        self._embed_meanwhile()
+        return not self._stopped
 
     def _end_if_stopped(self) -> None:
         if self._stopped:

@@ -22,6 +22,8 @@ class StoreState(NamedTuple):
     """Grows whenever rows are removed, so that caches notice an erasure by another process."""
     compacted: int
     """The value of `removals` up to which the files were rewritten."""
+    owes_own_words: bool = False
+    """True if turns of an earlier release may hold what memory itself gave to a model."""
 
     @property
     def owes_compaction(self) -> bool:
@@ -66,6 +68,9 @@ class Registry(ABC):
 
     @abstractmethod
     def stats(self) -> StoreStats: ...
+
+    def own_words_removed(self) -> None:  # noqa: B027 - only a store that owes it has to record it
+        """Record that no turn holds what memory itself gave to a model."""
 
     @abstractmethod
     def prune_idempotency_keys(self, *, before: datetime) -> int:

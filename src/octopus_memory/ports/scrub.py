@@ -36,8 +36,9 @@ class Scrub(ABC):
         Anything that is not given stays, and so do ids, ordinals, times, counts and stage. The new
         turns and summary of an active episode are indexed at once and wait for new vectors; nothing
         of the old text is left here or, by a `Removal`, in the mirror. Other rows keep their
-        vectors. It counts as a removal, because the files hold the old text until they are
-        rewritten. With nothing given, it does nothing.
+        vectors. A turn that is not `indexed` any more loses its recall row. It counts as a
+        removal, because the files hold the old text until they are rewritten. With nothing given,
+        it does nothing.
 
         :raises EpisodeChanged: when the episode, or metadata that is to be replaced, is not as in
             `was` any more, when it has unindexed turns, or when a placeholder's number is taken

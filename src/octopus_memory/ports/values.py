@@ -244,6 +244,8 @@ class RewrittenTurn:
     lexical: Lexical
     embed: bool
     has_pii: bool
+    indexed: bool = True
+    """False for a turn that recall finds no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,6 +90,11 @@ class ErasureTests(StoreTests):
 
 
 class RemovalTests(StoreTests):
+    def test_a_new_store_has_no_words_of_memorys_own(self, store: EpisodeStore) -> None:
+        assert not store.state().owes_own_words
+        store.own_words_removed()
+        assert not store.state().owes_own_words
+
     def test_every_removal_is_counted(self, store: EpisodeStore) -> None:
         seen = [store.state().removals]
 

@@ -171,6 +171,15 @@ class RewriteTests(StoreTests):
         assert rows_of(store, write)[1].vector == b"\x09"
         assert store.turns(ANA, write.episode_id)[1].embedding_ref == f"m/{work.seq}"
 
+    def test_a_turn_that_is_not_indexed_any_more_loses_its_recall_row(
+        self, store: EpisodeStore
+    ) -> None:
+        write = told(store)
+        new = replace(rewritten(1, "x", embed=False), indexed=False)
+        store.rewrite(stored(store, write), turns=[new], now=LATER)
+        assert [turn.indexed for turn in stored(store, write).turns] == [True, False, True]
+        assert sorted(rows_of(store, write)) == [SUMMARY_ORDINAL, 0, 2]
+
     def test_one_that_wants_no_vector_any_more(self, store: EpisodeStore) -> None:
         write = told(store)
         store.rewrite(stored(store, write), turns=[rewritten(1, "x", embed=False)], now=LATER)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ....domain.errors import SchemaTooNew, StoreUnavailable
 from .lazy import sa, schema
 
-HEAD = "0014"
+HEAD = "0015"
 VERSION_TABLE = "octopus_schema"
 
 

@@ -8,12 +8,13 @@ from typing import Any
 from .....ports.registry import StoreState
 from ..lazy import Connection, sa, schema, sql, without_snapshot
 
-SALT, MODEL, MIRROR, REMOVALS, COMPACTED = (
+SALT, MODEL, MIRROR, REMOVALS, COMPACTED, OWN_WORDS = (
     "salt",
     "embedding_model",
     "mirror",
     "removals",
     "compacted",
+    "own_words",
 )
 
 
@@ -24,7 +25,7 @@ def _value() -> sa.Select[Any]:
 
 @sql
 def _state() -> sa.Select[Any]:
-    names = [MODEL, MIRROR, REMOVALS, COMPACTED]
+    names = [MODEL, MIRROR, REMOVALS, COMPACTED, OWN_WORDS]
     return sa.select(schema.meta).where(schema.meta.c.name.in_(names))
 
 
@@ -95,7 +96,12 @@ def state(conn: Connection) -> StoreState:
         mirror=mirror.decode() if mirror else None,
         removals=int(found.get(REMOVALS, b"0")),
         compacted=int(found.get(COMPACTED, b"0")),
+        owes_own_words=found.get(OWN_WORDS) == b"owed",
     )
+
+
+def own_words_removed(conn: Connection) -> None:
+    put(conn, OWN_WORDS, b"removed")
 
 
 def raise_to(conn: Connection, name: str, value: int) -> None:

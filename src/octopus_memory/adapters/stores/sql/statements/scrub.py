@@ -264,7 +264,12 @@ def _rewrite_turns(
     if not kept.issuperset(new.ordinal for new in new_turns):
         raise EpisodeChanged(row.session_id)
     values = [
-        {"tokens": new.tokens, "has_pii": new.has_pii, "embedding_ref": None}
+        {
+            "tokens": new.tokens,
+            "has_pii": new.has_pii,
+            "is_indexed": new.indexed,
+            "embedding_ref": None,
+        }
         | rows.pack_message(new.message)
         for new in new_turns
     ]
@@ -314,10 +319,13 @@ def _rewrite_recall_rows(
     recall, work = [], []
     for seq, row in enumerate(moved, start=first):
         new = changed.get(row["ordinal"])
+        if new is not None and not new.indexed:
+            continue
         recall.append(row | {"seq": seq} | _changed_columns(new))
         if row["seq"] in waiting if new is None else new.embed:
             work.append(rows.work_row(WorkKind.EMBED, episode, row["ordinal"], seq, now))
-    conn.execute(common.insert_recall, recall)
+    if recall:
+        conn.execute(common.insert_recall, recall)
     common.set_last_seq(conn, episode, first + len(moved) - 1)
     if work:
         conn.execute(common.insert_work, work)
