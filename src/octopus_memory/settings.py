@@ -151,6 +151,8 @@ class Settings:
     """Turns and summaries above which the exact index does not load a scope whole."""
     close_timeout_seconds: float = setting(float, 8.0, above=0)
     """Seconds that closing waits for a model's summary."""
+    context_timeout_seconds: float = setting(float, 2.0, above=0)
+    """Seconds that an integration's agent waits for its memory before it goes on without it."""
     audit_reads: bool = False
     """True records reads in the audit log, too."""
     background: bool = True

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from octopus_memory import EpisodicMemory
+from octopus_memory.integrations import outbox
 from octopus_memory.testing.openai_server import FakeOpenAIServer
 from tests.support import byte_scan
 from tests.support.integrations import FACT, QUESTION, SECRET, Scopes, texts
@@ -70,11 +71,8 @@ def run(server: FakeOpenAIServer, tmp_path: Path) -> Run:
             system_prompt="Be brief.",
             tools=[],
             setting_sources=[],
-            mcp_servers={
-                "notes": create_sdk_mcp_server("notes", tools=[note]),
-                "octopus": store.recall_server(),
-            },
-            allowed_tools=["mcp__notes__note", "mcp__octopus__recall_memory"],
+            mcp_servers={"notes": create_sdk_mcp_server("notes", tools=[note])},
+            allowed_tools=["mcp__notes__note"],
             cwd=home / "work",
             env=env,
             **more,
@@ -162,6 +160,11 @@ def test_the_tool_searches_this_users_memory(
     server.answer(None, tool_calls=[{"id": "c9", "type": "function", "function": asked}])
     server.answer("X4.")
     run(OctopusSessionStore(scopes()), "Look it up.")
+    assert all(
+        SECRET not in str(scopes().session(each).messages())
+        for each in sessions(scopes())
+        if each != "old"
+    )
     [result] = server.requests[-1].body["messages"][-1]["content"]
     assert result["type"] == "tool_result"
     assert SECRET in json.dumps(result)
@@ -369,8 +372,7 @@ def test_cancelled_calls_and_two_writers_lose_nothing(scopes: Scopes):
             await asyncio.sleep(0)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        done = await asyncio.gather(*store._talk._running, return_exceptions=True)
-        assert not [error for error in done if isinstance(error, Exception)]
+        assert await asyncio.to_thread(outbox.flush)
         assert len(await store.load(KEY) or []) == 10
 
         async def write(name: str) -> None:
@@ -396,7 +398,7 @@ def test_a_cancelled_call_stores_a_result_without_its_call(scopes: Scopes):
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await asyncio.gather(*store._talk._running)
+        assert await asyncio.to_thread(outbox.flush)
         assert await store.load(KEY) == [entry]
 
     asyncio.run(story())

@@ -18,6 +18,7 @@ from langchain.messages import AIMessage, HumanMessage
 from langchain.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
+from octopus_memory.domain.own_words import NOT_KEPT
 from octopus_memory.integrations.langchain import OctopusMiddleware, history
 from tests.support.langchain_model import Model, calls, model
 
@@ -142,8 +143,10 @@ def test_the_tool_searches_this_users_memory(scopes: Scopes, kept: EpisodicMemor
     scopes().store([("user", FACT)], session_id="old")
     kept.flush()
     talk = Talk(scopes(), "new")
-    talk.say("Look it up.", calls("recall_memory", query="passport number"), "X4.")
-    assert any(SECRET in text for text in texts(scopes(), "new"))
+    asked = talk.say("Look it up.", calls("recall_memory", query="passport number"), "X4.")
+    assert SECRET in asked.seen[-1][-1].text
+    # What memory gave is not stored as words of the conversation.
+    assert texts(scopes(), "new") == ["Look it up.", "", NOT_KEPT, "X4."]
 
 
 def test_user_and_session_come_from_the_runs_context(kept: EpisodicMemory):

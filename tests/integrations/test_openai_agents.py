@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from octopus_memory import EpisodicMemory
+from octopus_memory.domain.own_words import NOT_KEPT
 from tests.support import byte_scan
 from tests.support.integrations import FACT, QUESTION, SECRET, Scopes, texts
 
@@ -19,13 +20,14 @@ agents = pytest.importorskip("agents")
 from agents import Agent, Runner, SessionSettings, function_tool, set_tracing_disabled  # noqa: E402
 from agents.memory.session import Session  # noqa: E402
 from agents.testing import ModelStep, ScriptedModel  # noqa: E402
+from agents.testing.model import UnexpectedModelCall  # noqa: E402
 from openai.types.responses import (  # noqa: E402
     ResponseFunctionToolCall,
     ResponseOutputMessage,
     ResponseOutputText,
 )
 
-from octopus_memory.integrations.openai_agents import OctopusSession  # noqa: E402
+from octopus_memory.integrations.openai_agents import OctopusSession, tools  # noqa: E402
 
 set_tracing_disabled(True)
 
@@ -215,9 +217,36 @@ def test_the_tool_searches_this_users_memory(scopes: Scopes, kept: EpisodicMemor
     kept.flush()
     session = OctopusSession("new", scopes())
     model = ScriptedModel([calls("recall_memory", query="passport number"), says("X4.")])
-    helper = Agent(name="helper", model=model, tools=[session.recall_tool()])
-    asyncio.run(Runner.run(helper, "Look it up.", session=session))
-    assert any(SECRET in text for text in texts(scopes(), "new"))
+    helper = Agent(name="helper", model=model, tools=tools())
+    config = session.run_config()
+    result = asyncio.run(Runner.run(helper, "Look it up.", session=session, run_config=config))
+    assert any(SECRET in str(item.raw_item) for item in result.new_items)
+    # What memory gave is not stored as words of the conversation.
+    assert texts(scopes(), "new") == ["Look it up.", "", NOT_KEPT, "X4."]
+
+
+def test_a_tool_of_a_shared_agent_takes_the_session_of_the_run(kept: EpisodicMemory):
+    ana = OctopusSession("a", kept.scope(user="ana"))
+    kept.scope(user="ana").store([("user", FACT)], session_id="old")
+    script = [calls("recall_memory", query="passport number"), says("I do not know.")]
+    helper = Agent(name="helper", model=ScriptedModel(script * 2), tools=[ana.recall_tool()])
+    ben = OctopusSession("b", kept.scope(user="ben"))
+    for config in (ben.run_config(), None):
+        result = asyncio.run(
+            Runner.run(helper, "My passport number?", session=ben, run_config=config)
+        )
+        assert SECRET not in str([item.raw_item for item in result.new_items])
+
+
+def test_a_run_that_failed_and_is_repeated_without_a_key_stores_once(scopes: Scopes):
+    session = OctopusSession("s", scopes())
+    for model in (ScriptedModel([]), ScriptedModel([says("Hello.")])):
+        helper = Agent(name="helper", model=model)
+        try:
+            asyncio.run(Runner.run(helper, "Hi.", session=session))
+        except UnexpectedModelCall:
+            continue
+    assert texts(scopes(), "s") == ["Hi.", "Hello."]
 
 
 def test_an_erased_user_leaves_no_trace(kept: EpisodicMemory, tmp_path: Path):

@@ -29,6 +29,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 
+from octopus_memory.domain.own_words import NOT_KEPT
 from octopus_memory.integrations.core import Conversation
 from octopus_memory.integrations.pydantic_ai import OctopusMemory, _OneRun, history
 
@@ -209,7 +210,7 @@ def test_a_history_that_was_made_by_hand_is_stored_once(scopes: Scopes):
 
 
 def test_a_result_whose_call_was_cut_off_is_stored(scopes: Scopes):
-    one = _OneRun(Conversation(scopes(), "s"), with_tool=False)
+    one = _OneRun(Conversation(scopes(), "s"), with_tools=False)
     one._messages = [
         ModelRequest([ToolReturnPart("lost", "late", "gone"), UserPromptPart("Hi.")]),
         ModelResponse([TextPart("Hello.")]),
@@ -258,18 +259,21 @@ def test_a_cancelled_run_and_two_writers_lose_nothing(scopes: Scopes):
 def test_the_tool_searches_this_users_memory(scopes: Scopes, kept: EpisodicMemory):
     scopes().store([("user", FACT)], session_id="old")
     kept.flush()
-    run(scopes(), "later", "Look it up.", calls("recall_memory", query="passport number"), "X4.")
-    assert any(SECRET in text for text in texts(scopes(), "later"))
+    asked = calls("recall_memory", query="passport number")
+    model = run(scopes(), "later", "Look it up.", asked, "X4.")
+    assert SECRET in str(model.asked[-1])
+    # What memory gave is not stored as words of the conversation.
+    assert texts(scopes(), "later") == ["Look it up.", "", NOT_KEPT, "X4."]
 
 
-def test_the_tool_can_be_left_out(kept: EpisodicMemory):
+def test_the_tools_can_be_left_out(kept: EpisodicMemory):
     scope = kept.scope(user="ana")
-    for with_tool in (True, False):
+    for with_tools in (True, False):
         model = TestModel(call_tools=[])
-        ask(Agent(model, capabilities=[OctopusMemory(scope, with_tool=with_tool)]), "Hi.")
+        ask(Agent(model, capabilities=[OctopusMemory(scope, with_tools=with_tools)]), "Hi.")
         assert model.last_model_request_parameters is not None
         names = [tool.name for tool in model.last_model_request_parameters.function_tools]
-        assert names == (["recall_memory"] if with_tool else [])
+        assert names == (["recall_memory", "forget_memory"] if with_tools else [])
 
 
 def test_user_and_session_come_from_the_runs_dependencies(kept: EpisodicMemory):

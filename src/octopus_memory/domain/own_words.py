@@ -41,7 +41,7 @@ def is_own_tool(name: Json) -> bool:
 
 def is_own(message: Message) -> bool:
     """Return whether a message says nothing beyond what memory gave: it is never recalled."""
-    if message.text == NOT_KEPT:
+    if message.role is Role.TOOL and NOT_KEPT in message.text:
         return True
     calls = message.requests
     return (
@@ -52,8 +52,13 @@ def is_own(message: Message) -> bool:
 
 
 def without_own_words(message: Message) -> Message:
-    """Return a message without the block, memory's answers, and the arguments of its tools."""
+    """Return a message without the block, memory's answers, and the arguments of its tools.
+
+    What the user says stays as it is, even if it quotes a block.
+    """
     body = message.body
+    if body["role"] == Role.USER:
+        return message
     content = body.get("content")
     if isinstance(content, str) and len(body) <= 2 and _HEAD not in content:
         return message

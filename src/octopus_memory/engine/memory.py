@@ -288,6 +288,10 @@ class Memory:
         """Return counts over the whole database."""
         return self.runtime.store.stats()
 
+    def count_lost(self, messages: int) -> None:
+        """Count messages that an integration could not store and gave up: see `database_state`."""
+        self.runtime.store.count_lost(messages)
+
     def close(self) -> None:
         """Stop the worker and close the database. Work that is not done stays in the database."""
         if self._closed:

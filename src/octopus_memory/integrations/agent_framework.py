@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from agent_framework import ContextProvider, FunctionTool, HistoryProvider, Message, tool
+from agent_framework import ContextProvider, FunctionTool, HistoryProvider, Message
 
 from ..domain.errors import SessionNotFound
 from ..domain.message import Json, as_text
@@ -20,23 +20,34 @@ from .core import (
     AnyScope,
     Call,
     Conversation,
+    OnError,
     Result,
     digest,
-    found_lines,
     items_of,
     keys_of,
     turns_of,
 )
+from .tools import (
+    FORGET_ABOUT,
+    FORGET_SCHEMA,
+    FORGET_TOOL,
+    RECALL_ABOUT,
+    RECALL_SCHEMA,
+    RECALL_TOOL,
+    MemoryTools,
+)
 
 _FORM = "agent-framework"
-_LIMIT = 10
 _ROLES = {"user": "user", "system": "system", "developer": "system"}
 Scope: TypeAlias = "AnyScope | Callable[[str], AnyScope]"
 
 
-def _conversation(scope: Scope, session_id: str | None, budget: int | None = None) -> Conversation:
+def _conversation(
+    scope: Scope, session_id: str | None, on_error: OnError, budget: int | None = None
+) -> Conversation:
     named = session_id or "default"
-    return Conversation(scope(named) if callable(scope) else scope, named, budget_tokens=budget)
+    whose = scope(named) if callable(scope) else scope
+    return Conversation(whose, named, budget_tokens=budget, on_error=on_error)
 
 
 class OctopusHistoryProvider(HistoryProvider):
@@ -52,17 +63,20 @@ class OctopusHistoryProvider(HistoryProvider):
         *,
         source_id: str = "octopus_history",
         last: int | None = None,
+        on_error: OnError = "continue",
         **flags: Any,
     ) -> None:
         super().__init__(source_id, **flags)
         self._scope, self._last = scope, last
+        self._on_error: OnError = on_error
 
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **_: Any
     ) -> list[Message]:
         """Return the messages of a session in their order."""
         del state
-        found = await self._stored(_conversation(self._scope, session_id), self._last)
+        talk = _conversation(self._scope, session_id, self._on_error)
+        found = await talk.awithin_limit(self._stored(talk, self._last), [])
         # A history that was cut does not begin with a result whose call is not in it.
         while self._last is not None and found and found[0].role == "tool":
             found = found[1:]
@@ -78,18 +92,10 @@ class OctopusHistoryProvider(HistoryProvider):
     ) -> None:
         """Store the messages that are new: a transcript may be given again from its start."""
         del state
-        talk = _conversation(self._scope, session_id)
-        if messages:
-            await talk.finish(self._save(talk, messages))
-
-    async def _save(self, talk: Conversation, messages: Sequence[Message]) -> None:
-        parts = [_parts(message) for message in messages]
-        known = await self._stored(talk, sum(map(len, parts)))
-        stored = [part for some in parts[_overlap(known, messages) :] for part in some]
-        if not stored:
-            return
-        bodies, keys = (list(each) for each in zip(*stored, strict=True))
-        await talk.aadd(bodies, keys)
+        parts = [part for message in messages for part in _parts(message)]
+        if parts:
+            bodies, keys = (list(each) for each in zip(*parts, strict=True))
+            await _conversation(self._scope, session_id, self._on_error).aadd_new(bodies, keys)
 
     async def _stored(self, talk: Conversation, last: int | None) -> list[Message]:
         try:
@@ -100,7 +106,7 @@ class OctopusHistoryProvider(HistoryProvider):
 
 
 class OctopusContextProvider(ContextProvider):
-    """Adds the memory block to the instructions of a run, and a tool that searches the memory."""
+    """Adds the memory block to the instructions of a run, and the tools of the memory."""
 
     def __init__(
         self,
@@ -108,46 +114,37 @@ class OctopusContextProvider(ContextProvider):
         *,
         source_id: str = "octopus_context",
         budget_tokens: int | None = None,
-        with_tool: bool = True,
+        with_tools: bool = True,
+        on_error: OnError = "continue",
     ) -> None:
         super().__init__(source_id)
-        self._scope, self._budget, self._with_tool = scope, budget_tokens, with_tool
+        self._scope, self._budget, self._with_tools = scope, budget_tokens, with_tools
+        self._on_error: OnError = on_error
 
     async def before_run(self, *, context: Any, **_: Any) -> None:
-        """Add the block for what the user says now, and the tool."""
-        talk = _conversation(self._scope, context.session_id, self._budget)
+        """Add the block for what the user says now, and the tools."""
+        talk = _conversation(self._scope, context.session_id, self._on_error, self._budget)
         said = [each.text for each in context.input_messages if each.role == "user" and each.text]
         block = await talk.ablock(said[-1] if said else "")
         if block:
             context.extend_instructions(self.source_id, block)
-        if self._with_tool:
-            context.extend_tools(self.source_id, [_recall_tool(talk)])
+        if self._with_tools:
+            context.extend_tools(self.source_id, _tools(talk))
 
 
-def _recall_tool(talk: Conversation) -> FunctionTool:
-    async def recall_memory(query: str) -> str:
-        """Search earlier conversations with this user."""
-        hits = await talk.awaited.recall_turns(
-            query, limit=_LIMIT, leave_out_session=talk.session_id
-        )
-        return found_lines(hits)
+def _tools(talk: Conversation) -> list[FunctionTool]:
+    tools = MemoryTools(talk)
 
-    return tool(recall_memory)
+    def made(name: str, about: str, schema: dict[str, Json]) -> FunctionTool:
+        async def call(**given: Any) -> str:
+            return await tools.acall(name, given)
 
+        return FunctionTool(name=name, description=about, func=call, input_model=schema)
 
-def _identity(message: Message) -> Json:
-    return message.message_id or [message.role, [each.to_dict() for each in message.contents]]
-
-
-def _overlap(known: Sequence[Message], given: Sequence[Message]) -> int:
-    """Count the messages at the start of `given` that stand at the end of the session."""
-    stored, new = [_identity(each) for each in known], [_identity(each) for each in given]
-    for count in range(len(new), 0, -1):
-        if stored[-count:] == new[:count]:
-            # What the user says again, without an id, is a new message.
-            again = count == 1 and given[0].role == "user" and not given[0].message_id
-            return 0 if again else count
-    return 0
+    return [
+        made(RECALL_TOOL, RECALL_ABOUT, RECALL_SCHEMA),
+        made(FORGET_TOOL, FORGET_ABOUT, FORGET_SCHEMA),
+    ]
 
 
 def _parts(message: Message) -> list[tuple[dict[str, Json], str | None]]:

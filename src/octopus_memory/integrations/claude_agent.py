@@ -27,13 +27,25 @@ from claude_agent_sdk import (
     tool,
 )
 
-from ..domain.errors import InvalidMessage, SessionNotFound, ToolResultWithoutCall
+from ..domain.errors import InvalidMessage, SessionNotFound
 from ..domain.message import AS_GIVEN, Json
-from .core import AnyScope, Conversation, alone, found_lines, items_of, keys_of, parsed, turns_of
+from ..domain.replay import SessionReplay
+from .core import AnyScope, Conversation, OnError, items_of, keys_of, parsed, turns_of
+from .tools import (
+    FORGET_ABOUT,
+    FORGET_SCHEMA,
+    FORGET_TOOL,
+    RECALL_ABOUT,
+    RECALL_SCHEMA,
+    RECALL_TOOL,
+    MemoryTools,
+)
 
 _FORM = "claude-agent"
 _HOOK = "UserPromptSubmit"
-_LIMIT, _PAGE, _LONGEST_PROJECT = 10, 100, 100
+_SERVER = "octopus"
+_ALLOWED = [f"mcp__{_SERVER}__{name}" for name in (RECALL_TOOL, FORGET_TOOL)]
+_PAGE, _LONGEST_PROJECT = 100, 100
 _NOT_SAID = ("isSidechain", "isMeta", "isCompactSummary", "isApiErrorMessage")
 """Marks of entries that neither the user nor the model said in the conversation."""
 _BLOCK = "<octopus_memory>\n{}\n</octopus_memory>"
@@ -49,14 +61,27 @@ class OctopusSessionStore:
     CLI writes into its transcript, is left out.
     """
 
-    def __init__(self, scope: AnyScope, *, budget_tokens: int | None = None) -> None:
-        self._scope, self._budget = scope, budget_tokens
+    def __init__(
+        self,
+        scope: AnyScope,
+        *,
+        budget_tokens: int | None = None,
+        with_tools: bool = True,
+        on_error: OnError = "continue",
+    ) -> None:
+        self._scope, self._budget, self._with_tools = scope, budget_tokens, with_tools
+        self._on_error: OnError = on_error
         # Holds the calls that go on when their callers are cancelled.
         self._talk = Conversation(scope, _FORM)
 
     def conversation(self, key: Mapping[str, str]) -> Conversation:
         """Return the session of Octopus in which a transcript is stored."""
-        return Conversation(self._scope, _name(key), budget_tokens=self._budget)
+        return self._conversation(_name(key))
+
+    def _conversation(self, session_id: str) -> Conversation:
+        return Conversation(
+            self._scope, session_id, budget_tokens=self._budget, on_error=self._on_error
+        )
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Store entries in their order; one whose uuid is known is skipped."""
@@ -64,23 +89,18 @@ class OctopusSessionStore:
         if not said:
             return
         bodies, keys, index, times = map(list, zip(*said, strict=True))
-        more: Any = {"keys": keys, "index": index, "at": times}
-        await self._talk.finish(self._add(_name(key), bodies, more))
-
-    async def _add(self, session_id: str, bodies: list[dict[str, Json]], more: Any) -> None:
-        add = self._talk.awaited.add
-        try:
-            await add(session_id, bodies, **more)
-        except ToolResultWithoutCall:
-            await add(session_id, [alone(each) for each in bodies], **more)
+        await self._conversation(_name(key)).aadd(bodies, keys, index=index, at=times)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return every entry of a transcript; None for one that was never written."""
+        replay = await self._talk.awithin_limit(self._replay(_name(key)), None)
+        return None if replay is None else items_of(_FORM, replay.turns) or None
+
+    async def _replay(self, session_id: str) -> SessionReplay | None:
         try:
-            replay = await self._talk.awaited.session(_name(key))
+            return await self._talk.awaited.session(session_id)
         except SessionNotFound:
             return None
-        return items_of(_FORM, replay.turns) or None
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """Return the transcripts of a project, without those of subagents."""
@@ -123,22 +143,32 @@ class OctopusSessionStore:
         return {"hookSpecificOutput": {"hookEventName": _HOOK, "additionalContext": context}}
 
     def options(self, base: ClaudeAgentOptions | None = None) -> ClaudeAgentOptions:
-        """Return options with the store and the hook; of `base` everything else stays."""
+        """Return options with the store, the hook and the tools; of `base` the rest stays."""
         base = base or ClaudeAgentOptions()
         hooks = dict(base.hooks or {})
         hooks[_HOOK] = [*hooks.get(_HOOK, []), HookMatcher(hooks=[self.prompt_hook])]
-        return replace(base, session_store=self, hooks=hooks)
+        more: dict[str, Any] = {}
+        if self._with_tools and isinstance(base.mcp_servers, dict):
+            more["mcp_servers"] = {_SERVER: self.tool_server(), **base.mcp_servers}
+            more["allowed_tools"] = [*base.allowed_tools, *_ALLOWED]
+        return replace(base, session_store=self, hooks=hooks, **more)
 
-    def recall_server(self) -> Any:
-        """Return an MCP server in this process whose tool searches this user's conversations."""
+    def tool_server(self) -> Any:
+        """Return an MCP server in this process, with the tools of this user's memory."""
+        tools = MemoryTools(self._talk)
 
-        async def search(arguments: dict[str, Any]) -> dict[str, Any]:
-            hits = await self._talk.awaited.recall_turns(arguments["query"], limit=_LIMIT)
-            return {"content": [{"type": "text", "text": found_lines(hits)}]}
+        def made(name: str, about: str, schema: dict[str, Json]) -> Any:
+            async def call(arguments: dict[str, Any]) -> dict[str, Any]:
+                answer = await tools.acall(name, arguments)
+                return {"content": [{"type": "text", "text": answer}]}
 
-        about = "Search earlier conversations with this user."
-        recall = tool("recall_memory", about, {"query": str})(search)
-        return create_sdk_mcp_server("octopus", tools=[recall])
+            return tool(name, about, schema)(call)
+
+        both = [
+            made(RECALL_TOOL, RECALL_ABOUT, RECALL_SCHEMA),
+            made(FORGET_TOOL, FORGET_ABOUT, FORGET_SCHEMA),
+        ]
+        return create_sdk_mcp_server(_SERVER, tools=both)
 
 
 class _Turn(NamedTuple):

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, Protocol
 
 from ..domain.message import Json
-from .core import plain
+from .json_values import plain
+
+Event = dict[str, Any]
 
 
 class Collector(Protocol):
-    """Puts the events of a stream together."""
+    """Puts the events of a stream together. A tool call that is not complete is no call."""
 
-    def take(self, event: Any) -> None: ...
+    def take(self, event: Event) -> None: ...
 
     def messages(self) -> list[Json]:
         """Return the text received so far, even if the stream was interrupted."""
@@ -35,6 +36,10 @@ class Api(Protocol):
         """The object that has the calls."""
         ...
 
+    def whole(self, named: dict[str, Any]) -> dict[str, Any]:
+        """The arguments with a list in place of an iterator, which can be read once only."""
+        ...
+
     def inputs(self, named: dict[str, Any]) -> list[Json]:
         """The messages of a call, without instructions."""
         ...
@@ -43,12 +48,34 @@ class Api(Protocol):
         """The arguments with the block in their instructions."""
         ...
 
-    def outputs(self, answer: Any) -> list[Json]: ...
+    def outputs(self, answer: Any) -> list[Json]:
+        """The messages of an answer, which is an object of the client's or its JSON."""
+        ...
+
+    def choices(self, answer: Any) -> list[Json]:
+        """The answers among which the caller chooses; empty where there is one."""
+        ...
 
     def collector(self) -> Collector: ...
 
 
 _INSTRUCTS = frozenset(("system", "developer"))
+
+
+def _listed(named: dict[str, Any], name: str) -> dict[str, Any]:
+    given = named.get(name)
+    if given is None or isinstance(given, str | list | tuple | dict):
+        return named
+    try:
+        return {**named, name: list(given)}
+    except TypeError:
+        # A marker of the client's own for "not given".
+        return named
+
+
+def _messages(named: dict[str, Any], name: str) -> list[Any]:
+    given = named.get(name)
+    return [plain(each) for each in given] if isinstance(given, list | tuple) else []
 
 
 class Chat:
@@ -62,28 +89,41 @@ class Chat:
     def resource(self, client: Any) -> Any:
         return client.chat.completions
 
+    def whole(self, named: dict[str, Any]) -> dict[str, Any]:
+        return _listed(named, "messages")
+
     def inputs(self, named: dict[str, Any]) -> list[Json]:
-        given = [plain(each) for each in named.get("messages") or ()]
-        return [each for each in given if each.get("role") not in _INSTRUCTS]
+        return [each for each in _messages(named, "messages") if not _instructs(each)]
 
     def inject(self, named: dict[str, Any], block: str) -> dict[str, Any]:
-        messages = list(named.get("messages") or ())
         if not block:
             return named
+        messages = list(named.get("messages") or ())
         place = 0
         for message in messages:
-            if plain(message).get("role") not in _INSTRUCTS:
+            if not _instructs(plain(message)):
                 break
             place += 1
         messages.insert(place, {"role": "system", "content": block})
         return {**named, "messages": messages}
 
     def outputs(self, answer: Any) -> list[Json]:
-        choices = getattr(answer, "choices", None) or ()
-        return [_spoken(plain(choice.message)) for choice in choices[:1]]
+        return self.choices(answer)[:1]
+
+    def choices(self, answer: Any) -> list[Json]:
+        found = _field(plain(answer), "choices") or ()
+        return [_spoken(choice["message"]) for choice in found]
 
     def collector(self) -> Collector:
         return _ChatEvents()
+
+
+def _instructs(message: Json) -> bool:
+    return isinstance(message, dict) and message.get("role") in _INSTRUCTS
+
+
+def _field(value: Json, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None
 
 
 def _spoken(message: dict[str, Any]) -> dict[str, Any]:
@@ -98,38 +138,44 @@ class _ChatEvents:
     def __init__(self) -> None:
         self._said: dict[str, str] = {}
         self._calls: dict[int, dict[str, Any]] = {}
+        self._is_ended = False
 
-    def take(self, event: Any) -> None:
-        choices = getattr(event, "choices", None) or ()
-        delta = getattr(choices[0], "delta", None) if choices else None
-        if delta is None:
+    def take(self, event: Event) -> None:
+        first = next((c for c in event.get("choices") or () if not c.get("index")), None)
+        if first is None:
             return
+        delta = first.get("delta") or {}
         for key in ("content", "refusal"):
-            piece = getattr(delta, key, None)
-            if piece:
+            if piece := delta.get(key):
                 self._said[key] = self._said.get(key, "") + piece
-        for piece in getattr(delta, "tool_calls", None) or ():
+        for piece in delta.get("tool_calls") or ():
             call = self._calls.setdefault(
-                piece.index, {"type": "function", "function": {"name": "", "arguments": ""}}
+                piece["index"], {"type": "function", "function": {"name": "", "arguments": ""}}
             )
-            if piece.id:
-                call["id"] = piece.id
-            if piece.function is not None:
-                call["function"]["name"] += piece.function.name or ""
-                call["function"]["arguments"] += piece.function.arguments or ""
+            if piece.get("id"):
+                call["id"] = piece["id"]
+            function = piece.get("function") or {}
+            call["function"]["name"] += function.get("name") or ""
+            call["function"]["arguments"] += function.get("arguments") or ""
+        self._is_ended = self._is_ended or bool(first.get("finish_reason"))
 
     def messages(self) -> list[Json]:
-        calls = [call for call in self._calls.values() if call.get("id") and _is_whole(call)]
+        # A call is whole when the next one has begun, or the answer has ended.
+        last = max(self._calls, default=-1) + self._is_ended
+        calls = [
+            call
+            for index, call in sorted(self._calls.items())
+            if index < last and call.get("id") and _is_json(call["function"]["arguments"])
+        ]
         if not self._said and not calls:
             return []
         body: dict[str, Any] = {"role": "assistant", "content": None, **self._said}
         return [{**body, "tool_calls": calls} if calls else body]
 
 
-def _is_whole(call: dict[str, Any]) -> bool:
-    """Return True if a call's arguments are complete JSON."""
+def _is_json(text: str) -> bool:
     try:
-        json.loads(call["function"]["arguments"] or "{}")
+        json.loads(text or "{}")
     except ValueError:
         return False
     return True
@@ -146,12 +192,13 @@ class Responses:
     def resource(self, client: Any) -> Any:
         return client.responses
 
+    def whole(self, named: dict[str, Any]) -> dict[str, Any]:
+        return _listed(named, "input")
+
     def inputs(self, named: dict[str, Any]) -> list[Json]:
-        given = named.get("input")
-        if isinstance(given, str):
-            return [{"role": "user", "content": given}]
-        items = [plain(each) for each in given] if isinstance(given, list | tuple) else []
-        return [each for each in items if each.get("role") not in _INSTRUCTS]
+        if isinstance(named.get("input"), str):
+            return [{"role": "user", "content": named["input"]}]
+        return [each for each in _messages(named, "input") if not _instructs(each)]
 
     def inject(self, named: dict[str, Any], block: str) -> dict[str, Any]:
         if not block:
@@ -160,7 +207,10 @@ class Responses:
         return {**named, "instructions": f"{told}\n\n{block}" if isinstance(told, str) else block}
 
     def outputs(self, answer: Any) -> list[Json]:
-        return [_unparsed(plain(item)) for item in getattr(answer, "output", None) or ()]
+        return [_unparsed(item) for item in _field(plain(answer), "output") or ()]
+
+    def choices(self, _: Any) -> list[Json]:
+        return []
 
     def collector(self) -> Collector:
         return _ResponseEvents()
@@ -180,15 +230,15 @@ class _ResponseEvents:
         self._items: list[Json] = []
         self._text = ""
 
-    def take(self, event: Any) -> None:
-        kind = getattr(event, "type", "")
+    def take(self, event: Event) -> None:
+        kind = event.get("type")
         if kind in {"response.completed", "response.incomplete"}:
-            self._whole = Responses().outputs(event.response)
+            self._whole = Responses().outputs(event.get("response"))
         elif kind == "response.output_item.done":
-            self._items.append(_unparsed(plain(event.item)))
+            self._items.append(_unparsed(event["item"]))
             self._text = ""
         elif kind == "response.output_text.delta":
-            self._text += event.delta
+            self._text += event["delta"]
 
     def messages(self) -> list[Json]:
         if self._whole is not None:
@@ -208,8 +258,11 @@ class Messages:
     def resource(self, client: Any) -> Any:
         return client.messages
 
+    def whole(self, named: dict[str, Any]) -> dict[str, Any]:
+        return _listed(named, "messages")
+
     def inputs(self, named: dict[str, Any]) -> list[Json]:
-        return [plain(each) for each in named.get("messages") or ()]
+        return _messages(named, "messages")
 
     def inject(self, named: dict[str, Any], block: str) -> dict[str, Any]:
         if not block:
@@ -223,20 +276,17 @@ class Messages:
     def outputs(self, answer: Any) -> list[Json]:
         return _answered(plain(answer))
 
+    def choices(self, _: Any) -> list[Json]:
+        return []
+
     def collector(self) -> Collector:
         return _MessageEvents()
 
-    def snapshot(self, stream: Any) -> list[Json]:
-        """Return the message of the helper's stream so far; empty if it has not begun."""
-        with suppress(AssertionError, AttributeError):
-            return self.outputs(stream.current_message_snapshot)
-        return []
 
-
-def _answered(answer: dict[str, Any]) -> list[Json]:
+def _answered(answer: Json) -> list[Json]:
     blocks = [
         {key: value for key, value in block.items() if key not in {"parsed", "parsed_output"}}
-        for block in answer.get("content") or ()
+        for block in _field(answer, "content") or ()
     ]
     return [{"role": "assistant", "content": blocks}] if blocks else []
 
@@ -245,13 +295,16 @@ class _MessageEvents:
     def __init__(self) -> None:
         self._blocks: dict[int, dict[str, Any]] = {}
         self._inputs: dict[int, str] = {}
+        self._ended: set[int] = set()
 
-    def take(self, event: Any) -> None:
-        kind = getattr(event, "type", "")
-        if kind == "content_block_start":
-            self._blocks[event.index] = plain(event.content_block)
-        elif kind == "content_block_delta":
-            self._add(event.index, plain(event.delta))
+    def take(self, event: Event) -> None:
+        match event.get("type"):
+            case "content_block_start":
+                self._blocks[event["index"]] = dict(event["content_block"])
+            case "content_block_delta":
+                self._add(event["index"], event["delta"])
+            case "content_block_stop":
+                self._ended.add(event["index"])
 
     def _add(self, index: int, delta: dict[str, Any]) -> None:
         if "partial_json" in delta:
@@ -265,12 +318,12 @@ class _MessageEvents:
     def messages(self) -> list[Json]:
         blocks = []
         for index, block in sorted(self._blocks.items()):
-            if index in self._inputs:
-                try:
-                    block["input"] = json.loads(self._inputs[index] or "{}")
-                except ValueError:
-                    # The stream ended amid a call, which nobody can answer.
+            if "input" in block or index in self._inputs:
+                # The stream ended amid a call, which nobody can answer.
+                if index not in self._ended or not _is_json(self._inputs.get(index, "")):
                     continue
+                if index in self._inputs:
+                    block["input"] = json.loads(self._inputs[index] or "{}")
             blocks.append(block)
         return _answered({"content": blocks})
 

@@ -3,27 +3,47 @@
     client = octopus_memory.wrap(OpenAI(), memory.scope(user="ana"), session_id="monday")
 
 Its calls stay as they are. Each one stores what is new in its messages, adds the memory block to
-its instructions, and stores the answer. The block is never stored, nor are instructions.
+its instructions, and stores the answer. The block is never stored, nor are instructions. Nothing
+that goes wrong with the memory stops a call.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from ..domain.errors import InvalidInput
+from ..domain.message import Json
 from .client_apis import APIS, Api, Messages
-from .client_streams import AsyncStream, AsyncStreamManager, Stream, StreamManager
-from .core import AnyScope, Conversation, last_said, new_ones
+from .client_streams import (
+    AsyncStreamManager,
+    Keeper,
+    StreamManager,
+    remember,
+    remember_bytes,
+)
+from .core import AnyScope, Conversation, OnError, last_said
 
 C = TypeVar("C")
 KEY = "octopus_key"
 """An argument of a wrapped call: a call that is repeated with the same key stores nothing twice."""
+_RAW = "x-stainless-raw-response"
+"""The header by which the clients' `with_raw_response` and `with_streaming_response` are told."""
 
 
-def wrap(client: C, scope: AnyScope, *, session_id: str, budget_tokens: int | None = None) -> C:
+def wrap(
+    client: C,
+    scope: AnyScope,
+    *,
+    session_id: str,
+    budget_tokens: int | None = None,
+    on_error: OnError = "continue",
+) -> C:
     """A copy of a client that remembers one session of one user.
+
+    With `on_error="raise"`, an error of the memory is raised in place of the model's answer.
 
     :raises InvalidInput: for an object that is no client of OpenAI's or Anthropic's
     """
@@ -33,9 +53,15 @@ def wrap(client: C, scope: AnyScope, *, session_id: str, budget_tokens: int | No
         raise InvalidInput(
             "client", "must be a client of the openai or anthropic package, sync or async"
         )
+    talk = Conversation(
+        scope, session_id, budget_tokens=budget_tokens, on_error=on_error, skip_seen=True
+    )
+    return _wrapped(copied, found, talk)
+
+
+def _wrapped(copied: Callable[..., Any], found: list[Api], talk: Conversation) -> Any:
     wrapped = copied()
-    talk = Conversation(scope, session_id, budget_tokens=budget_tokens)
-    is_async = type(client).__name__.startswith("Async")
+    is_async = hasattr(type(wrapped), "__aenter__")
     for api in found:
         calls = api.resource(wrapped)
         for name in api.calls:
@@ -46,57 +72,70 @@ def wrap(client: C, scope: AnyScope, *, session_id: str, budget_tokens: int | No
         if isinstance(api, Messages):
             managed = _astream if is_async else _stream
             calls.stream = managed(calls.stream, api, talk)
-    result: C = wrapped
-    return result
+
+    def again(**options: Any) -> Any:
+        """Copy the client with other options; the copy remembers, too."""
+        return _wrapped(functools.partial(copied, **options), found, talk)
+
+    wrapped.copy = wrapped.with_options = again
+    return wrapped
 
 
 class _Asked:
     """A call: its messages, and the keys of what it stores."""
 
-    def __init__(self, api: Api, named: dict[str, Any]) -> None:
+    def __init__(self, api: Api, named: dict[str, Any], talk: Conversation) -> None:
         self.key = named.pop(KEY, None)
-        self.api, self.named = api, named
-        self.given = api.inputs(named)
+        self.api, self.named, self.talk = api, api.whole(named), talk
+        self.given = api.inputs(self.named)
 
-    def keys(self, part: str, count: int) -> list[str] | None:
+    def keys(self, part: str, count: int) -> list[str | None] | None:
         return None if self.key is None else [f"{self.key}:{part}:{i}" for i in range(count)]
 
     @property
-    def streams(self) -> bool:
-        return bool(self.named.get("stream"))
+    def is_raw(self) -> bool:
+        headers = self.named.get("extra_headers") or {}
+        return any(name.lower() == _RAW for name in headers)
 
+    def before(self) -> dict[str, Any]:
+        """Store the messages that are new; returns the arguments with the block in them."""
+        block = self.talk.block(last_said(self.given))
+        self.talk.add_new(self.given, self.keys("in", len(self.given)))
+        return self.api.inject(self.named, block)
 
-def _before(talk: Conversation, asked: _Asked) -> dict[str, Any]:
-    """Store the messages that are new; returns the arguments with the block in them."""
-    block = talk.block(last_said(asked.given))
-    new = asked.given
-    if asked.key is None:
-        new = new_ones(asked.given, talk.tail(len(asked.given) + 8))
-    talk.add(new, asked.keys("in", len(new)))
-    return asked.api.inject(asked.named, block)
+    async def abefore(self) -> dict[str, Any]:
+        block = await self.talk.ablock(last_said(self.given))
+        await self.talk.aadd_new(self.given, self.keys("in", len(self.given)))
+        return self.api.inject(self.named, block)
 
+    def store(self, said: list[Json]) -> Future[bool]:
+        """Begin to store an answer, without waiting."""
+        return self.talk.hand_over(said, self.keys("out", len(said)))
 
-async def _abefore(talk: Conversation, asked: _Asked) -> dict[str, Any]:
-    block = await talk.ablock(last_said(asked.given))
-    new = asked.given
-    if asked.key is None:
-        new = new_ones(asked.given, await talk.atail(len(asked.given) + 8))
-    await talk.aadd(new, asked.keys("in", len(new)))
-    return asked.api.inject(asked.named, block)
+    def keeper(self) -> Keeper:
+        return Keeper(self.api.collector(), self.store, self.talk)
+
+    def after(self, answer: Any) -> Future[bool] | None:
+        """Remember an answer: at once, or when its stream or body is read."""
+        if self.is_raw:
+            return remember_bytes(answer, self.api, self.keeper(), self.store)
+        if self.named.get("stream"):
+            remember(answer, self.keeper())
+            return None
+        said = self.api.outputs(answer)
+        if len(choices := self.api.choices(answer)) > 1:
+            self.talk.offer(choices)
+        return self.store(said) if said else None
 
 
 def _call(create: Callable[..., Any], api: Api, talk: Conversation) -> Callable[..., Any]:
     @functools.wraps(create)
     def call(**named: Any) -> Any:
-        asked = _Asked(api, named)
-        answer = create(**_before(talk, asked))
-
-        def store(said: list[Any]) -> None:
-            talk.add(said, asked.keys("out", len(said)))
-
-        if asked.streams:
-            return Stream(answer, api.collector(), store)
-        store(api.outputs(answer))
+        asked = _Asked(api, named, talk)
+        answer = create(**asked.before())
+        settled = talk.guarded(lambda: asked.after(answer))
+        if settled is not None:
+            talk.wait(settled)
         return answer
 
     return call
@@ -105,15 +144,11 @@ def _call(create: Callable[..., Any], api: Api, talk: Conversation) -> Callable[
 def _acall(create: Callable[..., Any], api: Api, talk: Conversation) -> Callable[..., Any]:
     @functools.wraps(create)
     async def call(**named: Any) -> Any:
-        asked = _Asked(api, named)
-        answer = await create(**await _abefore(talk, asked))
-
-        async def store(said: list[Any]) -> None:
-            await talk.aadd(said, asked.keys("out", len(said)))
-
-        if asked.streams:
-            return AsyncStream(answer, api.collector(), store)
-        await store(api.outputs(answer))
+        asked = _Asked(api, named, talk)
+        answer = await create(**await asked.abefore())
+        settled = talk.guarded(lambda: asked.after(answer))
+        if settled is not None:
+            await talk.await_(settled)
         return answer
 
     return call
@@ -122,12 +157,8 @@ def _acall(create: Callable[..., Any], api: Api, talk: Conversation) -> Callable
 def _stream(stream: Callable[..., Any], api: Messages, talk: Conversation) -> Callable[..., Any]:
     @functools.wraps(stream)
     def call(**named: Any) -> Any:
-        asked = _Asked(api, named)
-
-        def store(said: list[Any]) -> None:
-            talk.add(said, asked.keys("out", len(said)))
-
-        return StreamManager(lambda: stream(**_before(talk, asked)), api, store)
+        asked = _Asked(api, named, talk)
+        return StreamManager(lambda: stream(**asked.before()), asked.keeper())
 
     return call
 
@@ -135,14 +166,11 @@ def _stream(stream: Callable[..., Any], api: Messages, talk: Conversation) -> Ca
 def _astream(stream: Callable[..., Any], api: Messages, talk: Conversation) -> Callable[..., Any]:
     @functools.wraps(stream)
     def call(**named: Any) -> Any:
-        asked = _Asked(api, named)
+        asked = _Asked(api, named, talk)
 
         async def begin() -> Any:
-            return stream(**await _abefore(talk, asked))
+            return stream(**await asked.abefore())
 
-        async def store(said: list[Any]) -> None:
-            await talk.aadd(said, asked.keys("out", len(said)))
-
-        return AsyncStreamManager(begin, api, store)
+        return AsyncStreamManager(begin, asked.keeper())
 
     return call

@@ -3,29 +3,62 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
-from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from ..aio import AsyncMemoryScope
 from ..domain.checks import parse_messages
-from ..domain.episode import Turn, TurnHit, check_name
-from ..domain.errors import OctopusError, SessionNotFound, ToolResultWithoutCall
+from ..domain.episode import Turn, check_name
+from ..domain.errors import (
+    InvalidInput,
+    InvalidMessage,
+    InvalidSetting,
+    MessageTooLarge,
+    OctopusError,
+    SessionNotFound,
+    ToolResultWithoutCall,
+)
 from ..domain.message import AS_GIVEN, Json, Message, Role
 from ..domain.policy import LARGEST_MESSAGE
 from ..domain.replay import SessionReplay
+from ..settings import Settings, load
+from . import alignment, outbox
+from .json_values import digest, plain
+from .repair import reduced, repaired
 
 if TYPE_CHECKING:
     from ..engine.scope import MemoryScope
     from ..remote import RemoteScope
+
+__all__ = ["digest", "plain"]
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 AnyScope: TypeAlias = "MemoryScope | RemoteScope | AsyncMemoryScope"
 """A user's memory with one agent: embedded, behind a service, or awaited."""
+OnError: TypeAlias = Literal["continue", "raise"]
+"""What an integration does when memory fails: the agent goes on without it, or gets the error."""
+
+_SLACK = 64
+"""Turns of a session that are read beyond twice as many as a caller gives."""
+_WIDER = 4
+_MOST_SEEN = 20_000
+
+
+@functools.cache
+def time_limit() -> float:
+    """Return the seconds that an agent waits for its memory: `context_timeout_seconds`."""
+    try:
+        return load().context_timeout_seconds
+    except InvalidSetting as error:
+        log.warning("the settings are not valid, so the usual time limit holds: %s", error)
+        return Settings().context_timeout_seconds
 
 
 class Unbroken:
@@ -43,38 +76,91 @@ class Unbroken:
 
 
 class Conversation(Unbroken):
-    """A session of one user. The caller chooses both, never the model."""
+    """A session of one user. The caller chooses both, never the model.
+
+    Unless `on_error` is "raise", no error and no delay of the memory reaches the agent. With
+    `skip_seen`, history that this object was given before is not stored again, even if the session
+    does not have it any more, because it was removed.
+    """
 
     def __init__(
-        self, scope: AnyScope, session_id: str, *, budget_tokens: int | None = None
+        self,
+        scope: AnyScope,
+        session_id: str,
+        *,
+        budget_tokens: int | None = None,
+        on_error: OnError = "continue",
+        skip_seen: bool = False,
     ) -> None:
         super().__init__()
+        if on_error not in ("continue", "raise"):
+            raise InvalidInput("on_error", 'must be "continue" or "raise"')
         self.session_id = check_name("session_id", session_id)
         self.sync: Any = scope.sync if isinstance(scope, AsyncMemoryScope) else scope
         self.awaited = scope if isinstance(scope, AsyncMemoryScope) else AsyncMemoryScope(scope)
-        self._budget = budget_tokens
+        self.raises = on_error == "raise"
+        self._budget, self._skip_seen = budget_tokens, skip_seen
+        self._seen: dict[Hashable, None] = {}
+        self._instead: dict[alignment.Mark, alignment.Mark] = {}
+        """Choices of the last answer that were not stored, each with the one that was."""
 
     def block(self, query: str) -> str:
         """The memory block for what the user says now; "" where nothing fits or memory is away."""
-        if not query.strip():
-            return ""
-        try:
-            made = self.sync.context(query, session_id=self.session_id, budget_tokens=self._budget)
-        except OctopusError as error:
-            return _without(error)
-        return str(made.text)
+        return self.within_limit(lambda: self._context(query), "") if query.strip() else ""
 
     async def ablock(self, query: str) -> str:
         """As `block`."""
         if not query.strip():
             return ""
+        made = self.awaited.context(query, session_id=self.session_id, budget_tokens=self._budget)
+        found = await self.awithin_limit(made, None)
+        return "" if found is None else found.text
+
+    def _context(self, query: str) -> str:
+        made = self.sync.context(query, session_id=self.session_id, budget_tokens=self._budget)
+        return str(made.text)
+
+    def within_limit(self, ask: Callable[[], T], instead: T) -> T:
+        """Return what memory answers within the time limit; else log why not, and go on."""
+        if self.raises:
+            return ask()
+        asked = outbox.on_thread(ask)
         try:
-            made = await self.awaited.context(
-                query, session_id=self.session_id, budget_tokens=self._budget
-            )
-        except OctopusError as error:
-            return _without(error)
-        return made.text
+            return asked.result(time_limit())
+        except Exception as error:  # noqa: BLE001 - nothing of memory's may stop the agent
+            asked.cancel()
+            _log_without(error)
+            return instead
+
+    async def awithin_limit(self, asked: Awaitable[T], instead: T) -> T:
+        """As `within_limit`, for a call that is awaited."""
+        if self.raises:
+            return await asked
+        try:
+            return await asyncio.wait_for(asked, time_limit())
+        except Exception as error:  # noqa: BLE001 - nothing of memory's may stop the agent
+            _log_without(error)
+            return instead
+
+    def unless_failing(self, do: Callable[[], str], instead: str) -> str:
+        """Return what a call answers, however long it takes; `instead` where it fails."""
+        try:
+            return do()
+        except Exception as error:
+            if self.raises:
+                raise
+            _log_failed(error)
+            return instead
+
+    async def aunless_failing(self, work: Awaitable[str], instead: str) -> str:
+        """As `unless_failing`. A cancelled caller does not stop it."""
+        try:
+            return await self.finish(work)
+        except Exception as error:
+            if self.raises:
+                raise
+            _log_failed(error)
+            return instead
 
     def tail(self, count: int) -> SessionReplay | None:
         """The last turns of the session; None for one that is new."""
@@ -97,15 +183,11 @@ class Conversation(Unbroken):
         keys: Sequence[str | None] | None = None,
         *,
         index: bool | Sequence[bool] = True,
+        at: Any = None,
     ) -> None:
-        """Store messages. A tool result whose call the session does not have stands alone."""
-        if not messages:
-            return
-        try:
-            self.sync.add(self.session_id, list(messages), keys=keys, index=index)
-        except ToolResultWithoutCall:
-            given = [alone(each) for each in messages]
-            self.sync.add(self.session_id, given, keys=keys, index=index)
+        """Store messages that are new, or that have keys."""
+        if messages:
+            self._store(messages, lambda: self._add(list(messages), keys, index=index, at=at))
 
     async def aadd(
         self,
@@ -113,19 +195,164 @@ class Conversation(Unbroken):
         keys: Sequence[str | None] | None = None,
         *,
         index: bool | Sequence[bool] = True,
+        at: Any = None,
     ) -> None:
         """As `add`. A cancelled caller does not stop it: what was said is stored."""
         if messages:
-            await self.finish(self._aadd(list(messages), keys, index))
+            await self._astore(
+                messages, lambda: self._add(list(messages), keys, index=index, at=at)
+            )
 
-    async def _aadd(
-        self, messages: list[Json], keys: Sequence[str | None] | None, index: bool | Sequence[bool]
+    def add_new(self, messages: Sequence[Json], keys: Sequence[str | None] | None = None) -> None:
+        """Store those of a caller's messages that the session does not have: see `alignment`.
+
+        A message whose key is known is not stored again either, even if it was removed since.
+        """
+        if messages:
+            self._store(messages, lambda: self._add_new(list(messages), keys))
+
+    async def aadd_new(
+        self, messages: Sequence[Json], keys: Sequence[str | None] | None = None
     ) -> None:
+        """As `add_new`. A cancelled caller does not stop it."""
+        if messages:
+            await self._astore(messages, lambda: self._add_new(list(messages), keys))
+
+    async def aadd_now(self, messages: Sequence[Json]) -> None:
+        """Store what is said now, without what the session ends with unanswered."""
+        if messages:
+            await self._astore(messages, lambda: self._add_now(list(messages)))
+
+    def _store(self, messages: Sequence[Json], store: Callable[[], Any]) -> None:
+        if self.raises:
+            store()
+        else:
+            self.wait(self.put(messages, store))
+
+    async def _astore(self, messages: Sequence[Json], store: Callable[[], Any]) -> None:
+        if self.raises:
+            await self.await_(outbox.on_thread(store))
+            return
+        await self.await_(self.put(messages, store))
+
+    def wait(self, settled: Future[Any]) -> None:
+        """Wait until something is stored, within the time limit."""
+        with suppress(TimeoutError):
+            settled.result(None if self.raises else time_limit())
+
+    async def await_(self, settled: Future[Any]) -> None:
+        """As `wait`. A cancelled caller does not stop the storing."""
+        stored = asyncio.ensure_future(asyncio.wrap_future(settled))
+        # Not `wait_for`, which would cancel it.
+        done, _ = await asyncio.wait([stored], timeout=None if self.raises else time_limit())
+        for each in done:
+            await each
+
+    def hand_over(
+        self, messages: Sequence[Json], keys: Sequence[str | None] | None = None
+    ) -> Future[Any]:
+        """Begin to store messages, without waiting. With `on_error="raise"`, the result raises."""
+        given = list(messages)
+
+        def store() -> bool:
+            self._add(given, keys)
+            return True
+
+        return outbox.on_thread(store) if self.raises else self.put(given, store)
+
+    def guarded(self, do: Callable[[], T]) -> T | None:
+        """Return what a call returns; None if it fails, unless errors are to be raised."""
         try:
-            await self.awaited.add(self.session_id, messages, keys=keys, index=index)
+            return do()
+        except Exception as error:
+            if self.raises:
+                raise
+            _log_without(error)
+            return None
+
+    def put(self, messages: Sequence[Json], store: Callable[[], Any]) -> Future[Any]:
+        """Give work to the outbox, which does it after the session's other work."""
+        memory = getattr(self.sync, "_memory", None)
+        whose = self.sync.scope
+        lane = (id(memory or type(self.sync)), whose.tenant, whose.agent, whose.user)
+        out = outbox.Outgoing(
+            store=store,
+            count=len(messages),
+            size=lambda: len(json.dumps(messages, default=str)),
+            report_lost=getattr(memory, "count_lost", None),
+        )
+        return outbox.OUTBOX.put((*lane, self.session_id), out)
+
+    def _add(
+        self,
+        messages: list[Json],
+        keys: Sequence[str | None] | None = None,
+        **more: Any,
+    ) -> None:
+        """Store messages. A tool result whose call the session does not have stands alone."""
+        named = {"keys": keys, **more}
+        given = [repaired(each) for each in messages]
+        try:
+            self.sync.add(self.session_id, given, **named)
         except ToolResultWithoutCall:
-            given = [alone(each) for each in messages]
-            await self.awaited.add(self.session_id, given, keys=keys, index=index)
+            self.sync.add(self.session_id, [alone(each) for each in given], **named)
+        except MessageTooLarge:
+            smaller = [alone(reduced(each)) for each in given]
+            self.sync.add(self.session_id, smaller, **named)
+
+    def _add_new(self, messages: list[Json], keys: Sequence[str | None] | None) -> None:
+        turns: list[Message] = []
+        names: list[str | None] = []
+        for number, each in enumerate(messages):
+            parts = turns_in(each)
+            turns += parts
+            names += keys_of(keys[number] if keys else None, len(parts))
+        marks = [alignment.mark(turn) for turn in turns]
+        count = 2 * len(turns) + _SLACK
+        stored = self._stored(count)
+        known = list(map(_mark, stored))
+        places, now = alignment.new_places(marks, known), alignment.start_of_now(marks, known)
+        if len(stored) == count and any(at < now for at in places):
+            # The history may go on before what was read.
+            stored = self._stored(_WIDER * count)
+            places = alignment.new_places(marks, list(map(_mark, stored)))
+        seen: Collection[Hashable] = self._seen if self._skip_seen else ()
+        new = [at for at in places if at >= now or marks[at] not in seen]
+        for at in new:
+            self._replace(self._instead.pop(marks[at], None), stored)
+        if new:
+            self._add([dict(turns[at].body) for at in new], [names[at] for at in new])
+        if self._skip_seen:
+            self._seen.update(dict.fromkeys(marks))
+        while len(self._seen) > _MOST_SEEN:
+            del self._seen[next(iter(self._seen))]
+
+    def _add_now(self, messages: list[Json]) -> None:
+        turns = [turn for each in messages for turn in turns_in(each)]
+        marks = [alignment.mark(turn) for turn in turns]
+        stored = [_mark(turn) for turn in self._stored(len(turns) + _SLACK)]
+        count = alignment.repeated(marks, alignment.unanswered(stored))
+        if rest := turns[count:]:
+            self._add([dict(turn.body) for turn in rest])
+
+    def offer(self, choices: Sequence[Json]) -> None:
+        """Note answers of which the caller keeps one; the first of them is stored meanwhile."""
+        first, *others = [alignment.mark(turn) for each in choices for turn in turns_in(each)]
+        self._instead = dict.fromkeys(others, first)
+
+    def _replace(self, unkept: alignment.Mark | None, stored: Sequence[Turn]) -> None:
+        """Remove the answer in whose place the caller kept another."""
+        gone = [turn for turn in stored if unkept is not None and _mark(turn) == unkept][-1:]
+        if gone:
+            self.sync.remove_turns(self.session_id, ids=gone)
+
+    def _stored(self, count: int) -> Sequence[Turn]:
+        found = self.tail(count)
+        return () if found is None else found.turns
+
+
+def _mark(turn: Turn) -> alignment.Mark:
+    return alignment.mark(turn.message)
 
 
 def _coroutine(work: Awaitable[T]) -> Coroutine[Any, Any, T]:
@@ -135,9 +362,14 @@ def _coroutine(work: Awaitable[T]) -> Coroutine[Any, Any, T]:
     return run()
 
 
-def _without(error: OctopusError) -> str:
-    log.warning("the model is asked without its memory: %s", error.for_log())
-    return ""
+def _log_without(error: Exception) -> None:
+    reason = error.for_log() if isinstance(error, OctopusError) else type(error).__name__
+    log.warning("the model is asked without its memory: %s", reason)
+
+
+def _log_failed(error: Exception) -> None:
+    reason = error.for_log() if isinstance(error, OctopusError) else type(error).__name__
+    log.warning("a tool of the memory failed: %s", reason)
 
 
 def parsed(messages: Sequence[Json]) -> list[Message]:
@@ -145,48 +377,22 @@ def parsed(messages: Sequence[Json]) -> list[Message]:
     return parse_messages(list(messages), max_bytes=LARGEST_MESSAGE) if messages else []
 
 
+def turns_in(message: Json) -> list[Message]:
+    """Return the turns of a message; what the memory cannot store becomes what it can."""
+    given = repaired(message)
+    try:
+        return parsed([given])
+    except InvalidMessage:
+        return parsed([reduced(given)])
+
+
 def last_said(messages: Sequence[Json]) -> str:
     """The words of the user's last message."""
-    for message in reversed(parsed(messages)):
-        if message.role is Role.USER and message.text.strip():
-            return message.text
+    for given in reversed(messages):
+        for message in reversed(turns_in(given)):
+            if message.role is Role.USER and message.text.strip():
+                return message.text
     return ""
-
-
-def new_ones(given: Sequence[Json], stored: SessionReplay | None) -> list[Json]:
-    """Return the messages that the session does not end with yet.
-
-    Callers send the whole history, its end, or only the last message, so an overlap with the end
-    of the session is already stored.
-    """
-    known = [] if stored is None else [_mark(turn.message) for turn in stored.turns]
-    marks = [[_mark(message) for message in parsed([each])] for each in given]
-    for count in range(len(given), 0, -1):
-        head = [mark for some in marks[:count] for mark in some]
-        if head and known[-len(head) :] == head:
-            return list(given[count:])
-    return list(given)
-
-
-def _mark(message: Message) -> tuple[Any, ...]:
-    """Equal for two messages that say the same, whatever else their client wrote beside it."""
-    body = message.body
-    calls = tuple(request["id"] for request in message.requests)
-    item = (body.get(AS_GIVEN) or {}).get("item", {}) if not message.text and not calls else {}
-    kept = (str(item.get("type")), str(item.get("id"))) if item else ()
-    return message.role.value, message.text.strip(), calls, body.get("tool_call_id"), kept
-
-
-def plain(value: Any) -> Any:
-    """A client's object as JSON, whether it is a model of pydantic's or a dict already."""
-    dump = getattr(value, "model_dump", None)
-    if dump is not None:
-        return dump(mode="json", exclude_none=True, warnings=False)
-    if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    return value
 
 
 class Call(NamedTuple):
@@ -249,18 +455,6 @@ def items_of(form: str, turns: Sequence[Turn]) -> list[Json]:
     return [each["item"] for each in kept if each.get("form") == form and "item" in each]
 
 
-def digest(value: Json) -> str:
-    """Return a short hash of a JSON value."""
-    text = json.dumps(value, sort_keys=True)
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
 def alone(body: Mapping[str, Json]) -> dict[str, Json]:
     """A tool result that can stand without its call: a history that was cut may begin with one."""
     return {"function_name": "tool", **body} if body.get("role") == "tool" else dict(body)
-
-
-def found_lines(hits: Sequence[TurnHit]) -> str:
-    """Return the answer of a recall tool."""
-    lines = [f"{hit.at:%Y-%m-%d} {hit.role}: {hit.text}" for hit in hits]
-    return "\n".join(lines) or "Nothing was found."

@@ -18,9 +18,10 @@ from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.plugins.base_plugin import BasePlugin
 from google.genai import types
 
+from ..domain.block.recalled import recalled
 from ..domain.episode import Turn, TurnHit
 from ..domain.message import AS_GIVEN, Json
-from .core import Conversation, digest, parsed
+from .core import Conversation, OnError, digest, parsed
 
 if TYPE_CHECKING:
     from ..aio import AsyncEpisodicMemory, AsyncRemoteMemory
@@ -46,8 +47,10 @@ class OctopusMemoryService(BaseMemoryService):
         tenant: str = "default",
         limit: int = 10,
         min_score: float | None = 0.5,
+        on_error: OnError = "continue",
     ) -> None:
         self._memory, self._tenant = memory, tenant
+        self._on_error: OnError = on_error
         self._limit, self._min_score = limit, min_score
 
     def conversation(
@@ -55,7 +58,9 @@ class OctopusMemoryService(BaseMemoryService):
     ) -> Conversation:
         """Return a user's session; without an id, the session of explicit memories."""
         scope = self._memory.scope(tenant=self._tenant, agent=app_name, user=user_id)
-        return Conversation(scope, session_id or _NO_SESSION, budget_tokens=budget)
+        return Conversation(
+            scope, session_id or _NO_SESSION, budget_tokens=budget, on_error=self._on_error
+        )
 
     async def add_session_to_memory(self, session: Any) -> None:
         """Store the events of a session that are new."""
@@ -84,7 +89,7 @@ class OctopusMemoryService(BaseMemoryService):
         if custom_metadata:
             bodies = [{**body, "metadata": dict(custom_metadata)} for body in bodies]
         talk = self.conversation(app_name, user_id, session_id)
-        await talk.finish(talk.awaited.add(talk.session_id, bodies, keys=keys, at=times))
+        await talk.aadd(bodies, keys, at=times)
 
     async def add_memory(
         self,
@@ -109,8 +114,9 @@ class OctopusMemoryService(BaseMemoryService):
         """Return the memories of this user that are relevant to the query, best first."""
         if not query.strip():
             return SearchMemoryResponse()
-        scope = self.conversation(app_name, user_id, None).awaited
-        hits = await scope.recall_turns(query, limit=self._limit, min_score=self._min_score)
+        talk = self.conversation(app_name, user_id, None)
+        found = talk.awaited.recall_turns(query, limit=self._limit, min_score=self._min_score)
+        hits = await talk.awithin_limit(found, [])
         return SearchMemoryResponse(memories=[_entry(hit) for hit in hits])
 
     async def delete_memory(
@@ -197,13 +203,11 @@ def _as_event(memory: MemoryEntry) -> Event:
 
 def _entry(hit: TurnHit) -> MemoryEntry:
     body: Mapping[str, Json] = {} if hit.message is None else hit.message.body
-    kept = body.get(AS_GIVEN) or {}
-    said = {"role": "user" if hit.role == "user" else "model", "parts": [{"text": hit.text}]}
-    # ADK's tools show the model text alone: a tool result is given as text.
-    item = kept["item"] if kept.get("form") == "gemini" and hit.role != "tool" else said
+    # ADK's tools show the model the text as it stands here, so it is fenced and neutralized.
+    part = types.Part(text=recalled([hit]))
     return MemoryEntry(
         id=str(hit.id),
-        content=types.Content.model_validate(item),
+        content=types.Content(role="user" if hit.role == "user" else "model", parts=[part]),
         author=body.get("agent") or str(hit.role),
         timestamp=hit.at.isoformat(),
         custom_metadata={**hit.metadata, "session_id": hit.session_id, "score": hit.score},

@@ -12,20 +12,29 @@ from typing import Any, TypeAlias
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.messages import AIMessage, SystemMessage
-from langchain.tools import ToolRuntime, tool
+from langchain.tools import ToolRuntime
 from langchain_core.messages import (
     BaseMessage,
     convert_to_openai_messages,
     message_to_dict,
     messages_from_dict,
 )
+from langchain_core.tools import StructuredTool
 
 from ..domain.episode import Turn
 from ..domain.message import AS_GIVEN, Json
-from .core import AnyScope, Conversation, found_lines
+from .core import AnyScope, Conversation, OnError, digest
+from .tools import (
+    FORGET_ABOUT,
+    FORGET_SCHEMA,
+    FORGET_TOOL,
+    RECALL_ABOUT,
+    RECALL_SCHEMA,
+    RECALL_TOOL,
+    MemoryTools,
+)
 
 _FORM = "langchain"
-_LIMIT = 10
 Scope: TypeAlias = "AnyScope | Callable[[Any], AnyScope]"
 Session: TypeAlias = "str | Callable[[Any], str]"
 
@@ -43,18 +52,20 @@ class OctopusMiddleware(AgentMiddleware[Any, Any, Any]):
         *,
         session_id: Session,
         budget_tokens: int | None = None,
-        with_tool: bool = True,
+        with_tools: bool = True,
+        on_error: OnError = "continue",
     ) -> None:
         super().__init__()
         self._scope, self._session_id, self._budget = scope, session_id, budget_tokens
-        self.tools = [self._recall_tool()] if with_tool else []
+        self._on_error: OnError = on_error
+        self.tools = self._memory_tools() if with_tools else []
 
     def conversation(self, runtime: Any) -> Conversation:
         """The user's session that a run belongs to."""
         scope = self._scope(runtime) if callable(self._scope) else self._scope
         named = self._session_id
         session_id = named if isinstance(named, str) else named(runtime)
-        return Conversation(scope, session_id, budget_tokens=self._budget)
+        return Conversation(scope, session_id, budget_tokens=self._budget, on_error=self._on_error)
 
     def before_model(self, state: AgentState[Any], runtime: Any) -> None:
         """Store what was said by now, before anything can fail."""
@@ -90,15 +101,24 @@ class OctopusMiddleware(AgentMiddleware[Any, Any, Any]):
         block = await self.conversation(request.runtime).ablock(_query(request.messages))
         return await handler(_with_block(request, block))
 
-    def _recall_tool(self) -> Any:
-        def search(query: str, runtime: ToolRuntime[Any, Any]) -> str:
-            talk = self.conversation(runtime)
-            return found_lines(
-                talk.sync.recall_turns(query, limit=_LIMIT, leave_out_session=talk.session_id)
+    def _memory_tools(self) -> list[Any]:
+        """The tools of the model, each for the session of the run that calls it."""
+
+        def made(name: str, about: str, schema: dict[str, Json]) -> Any:
+            def call(runtime: ToolRuntime[Any, Any], **given: Any) -> str:
+                return MemoryTools(self.conversation(runtime)).call(name, given)
+
+            async def acall(runtime: ToolRuntime[Any, Any], **given: Any) -> str:
+                return await MemoryTools(self.conversation(runtime)).acall(name, given)
+
+            return StructuredTool.from_function(
+                call, coroutine=acall, name=name, description=about, args_schema=schema
             )
 
-        search.__doc__ = "Search earlier conversations with this user."
-        return tool("recall_memory")(search)
+        return [
+            made(RECALL_TOOL, RECALL_ABOUT, RECALL_SCHEMA),
+            made(FORGET_TOOL, FORGET_ABOUT, FORGET_SCHEMA),
+        ]
 
 
 def history(turns: Sequence[Turn]) -> list[BaseMessage]:
@@ -117,18 +137,34 @@ def _query(messages: Sequence[BaseMessage]) -> str:
 def _with_block(request: ModelRequest[Any], block: str) -> ModelRequest[Any]:
     if not block:
         return request
-    told = request.system_message.text if request.system_message else ""
-    return request.override(system_message=SystemMessage(f"{told}\n\n{block}" if told else block))
+    told = request.system_message
+    if told is None or not told.content:
+        return request.override(system_message=SystemMessage(block))
+    if isinstance(told.content, str):
+        content: Any = f"{told.content}\n\n{block}"
+    else:
+        # Blocks stay as they are, because they may be marked for the provider's cache.
+        content = [*told.content, {"type": "text", "text": block}]
+    return request.override(system_message=told.model_copy(update={"content": content}))
 
 
 def _bodies(messages: Sequence[BaseMessage]) -> tuple[list[dict[str, Json]], list[str | None]]:
-    """The messages that are stored, and their keys: instructions and other memories are not."""
+    """The messages that are stored, and their keys: instructions and other memories are not.
+
+    LangChain gives a new id to a message without one, whenever it is sent: so a message is told by
+    its content, too. An edit under the same id is another message.
+    """
     kept = [
         message
         for message in messages
         if message.type != "system" and "lc_source" not in message.additional_kwargs
     ]
-    return [_body(message) for message in kept], [message.id for message in kept]
+    bodies = [_body(message) for message in kept]
+    keys = [
+        None if message.id is None else f"{message.id}:{digest(body.get('content'))}"
+        for message, body in zip(kept, bodies, strict=True)
+    ]
+    return bodies, keys
 
 
 def _body(message: BaseMessage) -> dict[str, Json]:
@@ -144,9 +180,9 @@ def _body(message: BaseMessage) -> dict[str, Json]:
 
 def _store(talk: Conversation, messages: Sequence[BaseMessage]) -> None:
     bodies, keys = _bodies(messages)
-    talk.add(bodies, keys)
+    talk.add_new(bodies, keys)
 
 
 async def _astore(talk: Conversation, messages: Sequence[BaseMessage]) -> None:
     bodies, keys = _bodies(messages)
-    await talk.aadd(bodies, keys)
+    await talk.aadd_new(bodies, keys)

@@ -18,11 +18,11 @@ from llama_index.core.tools import FunctionTool
 from ..domain.episode import Turn
 from ..domain.errors import InvalidInput
 from ..domain.message import Json, Role
-from .core import AnyScope, Call, Conversation, Result, found_lines, items_of, turns_of
+from .core import AnyScope, Call, Conversation, OnError, Result, items_of, turns_of
+from .tools import FORGET_ABOUT, FORGET_TOOL, RECALL_ABOUT, RECALL_TOOL, MemoryTools
 from .twins import Steps, arun, ask, run
 
 _FORM = "llamaindex"
-_LIMIT = 10
 _ROLES = {"developer": "system", "function": "tool", "chatbot": "assistant", "model": "assistant"}
 
 
@@ -49,11 +49,14 @@ class OctopusMemory(BaseMemory):
         *,
         session_id: str,
         budget_tokens: int | None = None,
+        on_error: OnError = "continue",
         **fields: Any,
     ) -> None:
         super().__init__(session_id=session_id, **fields)
         if scope is not None:
-            self._bound = Conversation(scope, session_id, budget_tokens=budget_tokens)
+            self._bound = Conversation(
+                scope, session_id, budget_tokens=budget_tokens, on_error=on_error
+            )
 
     def __bool__(self) -> bool:
         """False if read from a saved context, which has no scope: a run takes its `memory` then."""
@@ -122,22 +125,40 @@ class OctopusMemory(BaseMemory):
         """As `reset`."""
         await self._talk.finish(arun(self._reset()))
 
+    def tools(self) -> list[FunctionTool]:
+        """The tools that search this user's earlier conversations, and forget."""
+        tools = MemoryTools(self._talk)
+
+        def recall(query: str, time: str = "", session: str = "") -> str:
+            return tools.recall(query, time, session)
+
+        async def arecall(query: str, time: str = "", session: str = "") -> str:
+            return await tools.arecall(query, time, session)
+
+        def forget(about: str = "", token: str = "") -> str:
+            return tools.forget(about, token)
+
+        async def aforget(about: str = "", token: str = "") -> str:
+            return await tools.aforget(about, token)
+
+        named: dict[str, str] = {"name": RECALL_TOOL, "description": RECALL_ABOUT}
+        other: dict[str, str] = {"name": FORGET_TOOL, "description": FORGET_ABOUT}
+        return [
+            FunctionTool.from_defaults(recall, async_fn=arecall, **named),
+            FunctionTool.from_defaults(forget, async_fn=aforget, **other),
+        ]
+
     def recall_tool(self) -> FunctionTool:
-        """A tool that searches this user's earlier conversations."""
-        about = "Search earlier conversations with this user."
-        named = {"limit": _LIMIT, "session_id": self.session_id}
-
-        def recall_memory(query: str) -> str:
-            return found_lines(run(ask(self._talk, "recall_turns", query, **named)))
-
-        async def arecall_memory(query: str) -> str:
-            return found_lines(await arun(ask(self._talk, "recall_turns", query, **named)))
-
-        return FunctionTool.from_defaults(recall_memory, async_fn=arecall_memory, description=about)
+        """The first of `tools`."""
+        return self.tools()[0]
 
     def _turns(self) -> Steps[Sequence[Turn]]:
         most = 1_000_000
-        found = yield lambda: self._talk.tail(most), lambda: self._talk.atail(most)
+        talk = self._talk
+        found = yield (
+            lambda: talk.within_limit(lambda: talk.tail(most), None),
+            lambda: talk.awithin_limit(talk.atail(most), None),
+        )
         return () if found is None else found.turns
 
     def _get(self, query: str | None, initial_token_count: int = 0, **_: Any) -> Steps[Any]:

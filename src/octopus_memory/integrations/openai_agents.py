@@ -12,19 +12,31 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from agents import RunConfig, SessionSettings, Tool, function_tool
+from agents import FunctionTool, RunConfig, SessionSettings, Tool
 from agents.items import TResponseInputItem
 from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
 from agents.run_config import CallModelData, ModelInputData
+from agents.tool_context import ToolContext
 
 from ..domain.episode import Turn
 from ..domain.errors import InvalidMessage, SessionNotFound
 from ..domain.message import AS_GIVEN, Json
 from ..domain.policy import MOST_RECALLED
-from .core import AnyScope, Conversation, found_lines, last_said, parsed, plain
+from ..domain.replay import SessionReplay
+from .core import AnyScope, Conversation, OnError, last_said, parsed, plain
+from .json_values import loaded
+from .tools import (
+    FORGET_ABOUT,
+    FORGET_SCHEMA,
+    FORGET_TOOL,
+    RECALL_ABOUT,
+    RECALL_SCHEMA,
+    RECALL_TOOL,
+    MemoryTools,
+)
 
 _FORM = "responses"
-_LIMIT = 10
+_NO_SESSION = "No memory belongs to this run. Go on without it."
 
 
 class OctopusSession:
@@ -42,10 +54,11 @@ class OctopusSession:
         session_settings: SessionSettings | dict[str, Any] | None = None,
         budget_tokens: int | None = None,
         key: str | None = None,
+        on_error: OnError = "continue",
     ) -> None:
         self.session_id = session_id
         self.session_settings: SessionSettings = coerce_session_settings(session_settings or {})
-        self._talk = Conversation(scope, session_id, budget_tokens=budget_tokens)
+        self._talk = Conversation(scope, session_id, budget_tokens=budget_tokens, on_error=on_error)
         self._key, self._added = key, 0
         # One for each event loop, because a loop cannot wake a caller that waits in another.
         self._adding: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
@@ -60,25 +73,32 @@ class OctopusSession:
         if wanted is not None and wanted > MOST_RECALLED:
             # The SDK's compaction asks for a number that no session has.
             wanted = None
+        replay = await self._talk.awithin_limit(self._replay(wanted), None)
+        return [] if replay is None else [_item(turn) for turn in replay.turns]
+
+    async def _replay(self, last: int | None) -> SessionReplay | None:
         try:
-            replay = await self._talk.awaited.session(self.session_id, last=wanted)
+            return await self._talk.awaited.session(self.session_id, last=last)
         except SessionNotFound:
-            return []
-        return [_item(turn) for turn in replay.turns]
+            return None
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Store items in their order; one whose key is known is skipped."""
+        """Store items in their order; one whose key is known is skipped.
+
+        Without a key, items with which the session ends unanswered are skipped: a run that failed
+        is repeated.
+        """
         if not items:
             return
         bodies = [_body(plain(item)) for item in items]
         # Calls of one loop are stored in their order.
         async with self._adding.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-            keys = None
-            if self._key is not None:
-                numbers = range(self._added, self._added + len(items))
-                keys = [f"{self._key}:{number}" for number in numbers]
+            if self._key is None:
+                await self._talk.aadd_now(bodies)
+                return
+            numbers = range(self._added, self._added + len(items))
             self._added += len(items)
-            await self._talk.aadd(bodies, keys)
+            await self._talk.aadd(bodies, [f"{self._key}:{number}" for number in numbers])
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the last item for good, with all that was made of it."""
@@ -98,36 +118,62 @@ class OctopusSession:
 
     def input_filter(self) -> Callable[[CallModelData[Any]], Awaitable[ModelInputData]]:
         """A `call_model_input_filter` that adds the memory block to the instructions."""
-
-        async def add_block(data: CallModelData[Any]) -> ModelInputData:
-            given = data.model_data
-            block = await self._talk.ablock(last_said([_body(plain(i)) for i in given.input]))
-            if not block:
-                return given
-            told = given.instructions
-            return replace(given, instructions=f"{told}\n\n{block}" if told else block)
-
-        return add_block
+        return _Filter(self._talk)
 
     def run_config(self, base: RunConfig | None = None) -> RunConfig:
         """A run configuration with the filter; of `base` everything else stays."""
         return replace(base or RunConfig(), call_model_input_filter=self.input_filter())
 
+    def tools(self) -> list[Tool]:
+        """The tools that search this user's earlier conversations, and forget: see `tools`."""
+        return tools()
+
     def recall_tool(self) -> Tool:
-        """A tool that searches this user's earlier conversations."""
+        """The first of `tools`."""
+        return tools()[0]
 
-        async def recall_memory(query: str) -> str:
-            """Search earlier conversations with this user.
 
-            Args:
-                query: What to look for, as a question or in key words.
+class _Filter:
+    """Adds the memory block to the instructions, and tells the tools whose memory it is."""
 
-            """
-            scope = self._talk.awaited
-            hits = await scope.recall_turns(query, limit=_LIMIT, leave_out_session=self.session_id)
-            return found_lines(hits)
+    def __init__(self, talk: Conversation) -> None:
+        self.talk = talk
 
-        return function_tool(recall_memory)
+    async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
+        given = data.model_data
+        block = await self.talk.ablock(last_said([_body(plain(i)) for i in given.input]))
+        if not block:
+            return given
+        told = given.instructions
+        return replace(given, instructions=f"{told}\n\n{block}" if told else block)
+
+
+def tools() -> list[Tool]:
+    """Return the tools for an agent, which many sessions may share.
+
+    A call is about the session whose `run_config` the run has, so that no user is answered from
+    another's memory. A run without one has no memory to search.
+    """
+
+    def made(name: str, about: str, schema: dict[str, Json]) -> Tool:
+        async def call(context: ToolContext[Any], arguments: str) -> str:
+            chosen = context.run_config and context.run_config.call_model_input_filter
+            if not isinstance(chosen, _Filter):
+                return _NO_SESSION
+            return await MemoryTools(chosen.talk).acall(name, loaded(arguments))
+
+        return FunctionTool(
+            name=name,
+            description=about,
+            params_json_schema=dict(schema),
+            on_invoke_tool=call,
+            strict_json_schema=False,
+        )
+
+    return [
+        made(RECALL_TOOL, RECALL_ABOUT, RECALL_SCHEMA),
+        made(FORGET_TOOL, FORGET_ABOUT, FORGET_SCHEMA),
+    ]
 
 
 def _body(item: Mapping[str, Json]) -> Mapping[str, Json]:
@@ -151,4 +197,4 @@ def _item(turn: Turn) -> Any:
     return dict(kept["item"]) if kept and kept["form"] == _FORM else dict(body)
 
 
-__all__: Sequence[str] = ["OctopusSession"]
+__all__: Sequence[str] = ["OctopusSession", "tools"]

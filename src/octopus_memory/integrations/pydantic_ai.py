@@ -27,6 +27,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.run import AgentRunResult
+from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import FunctionToolset
 
 from ..domain.episode import Turn
@@ -35,16 +36,24 @@ from .core import (
     AnyScope,
     Call,
     Conversation,
+    OnError,
     Result,
     digest,
-    found_lines,
     items_of,
     keys_of,
     turns_of,
 )
+from .tools import (
+    FORGET_ABOUT,
+    FORGET_SCHEMA,
+    FORGET_TOOL,
+    RECALL_ABOUT,
+    RECALL_SCHEMA,
+    RECALL_TOOL,
+    MemoryTools,
+)
 
 _FORM = "pydantic-ai"
-_LIMIT = 10
 Body: TypeAlias = dict[str, Json]
 
 
@@ -61,27 +70,28 @@ class OctopusMemory(AbstractCapability[Any]):
         *,
         session_id: str | Callable[[RunContext[Any]], str] | None = None,
         budget_tokens: int | None = None,
-        with_tool: bool = True,
+        with_tools: bool = True,
+        on_error: OnError = "continue",
     ) -> None:
         self._scope, self._session_id, self._budget = scope, session_id, budget_tokens
-        self._with_tool = with_tool
+        self._with_tools = with_tools
+        self._on_error: OnError = on_error
 
     async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
         """Bind the capability to the user's session that a run belongs to."""
         scope = self._scope(ctx) if callable(self._scope) else self._scope
         named = self._session_id or ctx.conversation_id or ctx.run_id or ""
         session_id = named if isinstance(named, str) else named(ctx)
-        talk = Conversation(scope, session_id, budget_tokens=self._budget)
-        return _OneRun(talk, with_tool=self._with_tool)
+        talk = Conversation(scope, session_id, budget_tokens=self._budget, on_error=self._on_error)
+        return _OneRun(talk, with_tools=self._with_tools)
 
 
 class _OneRun(AbstractCapability[Any]):
     """The capability in one run."""
 
-    def __init__(self, talk: Conversation, *, with_tool: bool) -> None:
-        self._talk, self._with_tool = talk, with_tool
+    def __init__(self, talk: Conversation, *, with_tools: bool) -> None:
+        self._talk, self._with_tools = talk, with_tools
         self._messages: list[ModelMessage] = []
-        self._stored: set[str] = set()
         self._query = ""
 
     async def wrap_model_request(
@@ -119,19 +129,23 @@ class _OneRun(AbstractCapability[Any]):
             await self._store()
 
     def get_toolset(self) -> Any:
-        """A tool that searches this user's earlier conversations."""
-        return FunctionToolset([self.recall_memory]) if self._with_tool else None
+        """The tools that search this user's earlier conversations, and forget."""
+        if not self._with_tools:
+            return None
+        tools = MemoryTools(self._talk)
 
-    async def recall_memory(self, query: str) -> str:
-        """Search earlier conversations with this user.
+        async def recall(**given: Any) -> str:
+            return await tools.acall(RECALL_TOOL, given)
 
-        Args:
-            query: What to look for, as a question or in key words.
+        async def forget(**given: Any) -> str:
+            return await tools.acall(FORGET_TOOL, given)
 
-        """
-        own = self._talk.session_id
-        hits = await self._talk.awaited.recall_turns(query, limit=_LIMIT, leave_out_session=own)
-        return found_lines(hits)
+        return FunctionToolset(
+            [
+                Tool.from_schema(recall, RECALL_TOOL, RECALL_ABOUT, RECALL_SCHEMA),
+                Tool.from_schema(forget, FORGET_TOOL, FORGET_ABOUT, FORGET_SCHEMA),
+            ]
+        )
 
     async def _store(self) -> None:
         seen: Counter[str] = Counter()
@@ -142,12 +156,9 @@ class _OneRun(AbstractCapability[Any]):
             # PydanticAI gives messages no ids: the run and what is said name one.
             mark = f"{message.run_id}:{_said(turns)}"
             seen[mark] += 1
-            names = keys_of(f"{mark}:{seen[mark]}", len(turns))
-            if names[0] not in self._stored:
-                bodies += turns
-                keys += names
-        await self._talk.aadd(bodies, keys)
-        self._stored.update(key for key in keys if key)
+            bodies += turns
+            keys += keys_of(message.run_id and f"{mark}:{seen[mark]}", len(turns))
+        await self._talk.aadd_new(bodies, keys)
 
 
 def history(turns: Sequence[Turn]) -> list[ModelMessage]:

@@ -25,12 +25,14 @@ from strands.types.session import decode_bytes_values, encode_bytes_values
 from strands.vended_plugins.context_injector import ContextInjector
 
 from ..aio import AsyncMemoryScope
+from ..domain.block.recalled import recalled
 from ..domain.episode import Turn
 from ..domain.message import Json, as_text
 from .core import (
     AnyScope,
     Call,
     Conversation,
+    OnError,
     Result,
     digest,
     items_of,
@@ -73,6 +75,7 @@ class OctopusMemoryStore(MemoryStore):
         writable: bool = True,
         extraction: ExtractionConfig | bool | None = None,
         key: str | None = None,
+        on_error: OnError = "continue",
     ) -> None:
         self.name, self.description = name, description
         self.max_search_results, self.writable = max_search_results, writable
@@ -82,7 +85,8 @@ class OctopusMemoryStore(MemoryStore):
         # one: so requests are sent from threads.
         self._scope = scope.sync if isinstance(scope, AsyncMemoryScope) else scope
         self._min_score = min_score
-        self._talk = Conversation(self._scope, session_id)
+        self._on_error: OnError = on_error
+        self._talk = Conversation(self._scope, session_id, on_error=on_error)
         self._run, self._is_named = key or str(uuid4()), key is not None
 
     async def search(self, query: str, options: Any = None) -> list[MemoryEntry]:
@@ -90,12 +94,14 @@ class OctopusMemoryStore(MemoryStore):
         if not query.strip():
             return []
         limit = (options or {}).get("max_search_results") or self.max_search_results or _LIMIT
-        hits = await self._talk.awaited.recall_turns(
+        found = self._talk.awaited.recall_turns(
             query, limit=limit, min_score=self._min_score, session_id=self._talk.session_id
         )
+        hits = await self._talk.awithin_limit(found, [])
         return [
             MemoryEntry(
-                content=hit.text,
+                # The manager's tool shows the model the text as it stands here.
+                content=recalled([hit]),
                 metadata={
                     **hit.metadata,
                     "session_id": hit.session_id,
@@ -112,7 +118,7 @@ class OctopusMemoryStore(MemoryStore):
         body: dict[str, Json] = {"role": "assistant", "content": content}
         if metadata:
             body["metadata"] = dict(metadata)
-        talk = Conversation(self._scope, _MEMORIES)
+        talk = Conversation(self._scope, _MEMORIES, on_error=self._on_error)
         await talk.aadd([body], [digest(content.strip())])
 
     async def add_messages(self, messages: Sequence[Any], context: Any = None) -> None:
@@ -135,7 +141,12 @@ class OctopusMemoryStore(MemoryStore):
 
     def injector(self, *, budget_tokens: int | None = None) -> ContextInjector:
         """Make a plugin that gives the model the memory block with every call."""
-        talk = Conversation(self._scope, self._talk.session_id, budget_tokens=budget_tokens)
+        talk = Conversation(
+            self._scope,
+            self._talk.session_id,
+            budget_tokens=budget_tokens,
+            on_error=self._on_error,
+        )
 
         async def block(context: Any) -> str:
             said = [_text(each) for each in context.messages if each["role"] == "user"]

@@ -24,6 +24,8 @@ class StoreState(NamedTuple):
     """The value of `removals` up to which the files were rewritten."""
     owes_own_words: bool = False
     """True if turns of an earlier release may hold what memory itself gave to a model."""
+    lost: int = 0
+    """Messages that integrations could not store and gave up."""
 
     @property
     def owes_compaction(self) -> bool:
@@ -71,6 +73,9 @@ class Registry(ABC):
 
     def own_words_removed(self) -> None:  # noqa: B027 - only a store that owes it has to record it
         """Record that no turn holds what memory itself gave to a model."""
+
+    def count_lost(self, messages: int) -> None:  # noqa: B027 - a store may keep no count
+        """Count messages that an integration could not store and gave up."""
 
     @abstractmethod
     def prune_idempotency_keys(self, *, before: datetime) -> int:

@@ -74,6 +74,7 @@ _REMEDIES = {
     "chat model": "check OCTOPUS_OPENAI_BASE_URL and OCTOPUS_OPENAI_API_KEY",
     "retention": "correct the table [memory.retention] in octopus.toml",
     "pending work": "check the database",
+    "lost messages": "check the database",
     "extras": "reinstall octopus-memory",
 }
 
@@ -141,6 +142,7 @@ def run_checks(db_url: str | None) -> Iterator[Check]:
     yield _guarded("retention", _retention, settings)
     if database.status is not Status.FAILED:
         yield _guarded("pending work", _pending, settings)
+        yield _guarded("lost messages", _lost, settings)
     yield _guarded("extras", _extras, settings)
 
 
@@ -362,6 +364,28 @@ def _pending(settings: Settings) -> Check:
         status=Status.NOTE,
         detail=", ".join(waiting),
         remedy="octopus run-pending does it now",
+    )
+
+
+def _lost(settings: Settings) -> Check:
+    """Report messages that integrations gave up because the database did not take them."""
+    from ...wiring import open_store
+
+    file = sqlite_file(settings.url)
+    if file is not None and not file.exists():
+        return Check(name="lost messages", status=Status.OK, detail="none")
+    store = open_store(settings)
+    try:
+        lost = store.state().lost
+    finally:
+        store.close()
+    if not lost:
+        return Check(name="lost messages", status=Status.OK, detail="none")
+    return Check(
+        name="lost messages",
+        status=Status.WARNING,
+        detail=f"{counted(lost, 'message')} could not be stored by integrations, in all",
+        remedy="the agents' logs say why, once for each reason",
     )
 
 

@@ -117,13 +117,17 @@ class _Backlog(Collector):
             "octopus_work_oldest_seconds", "Age of the oldest pending task.", labels=["kind"]
         )
         up = GaugeMetricFamily("octopus_database_up", "Whether the database answers.")
+        lost = GaugeMetricFamily(
+            "octopus_messages_lost", "Messages that integrations could not store and gave up."
+        )
         try:
             now = self._memory.now()
             for kind, backlog in self._waiting.now().items():
                 waiting.add_metric([kind.value], backlog.waiting)
                 age = (now - backlog.oldest).total_seconds() if backlog.oldest else 0.0
                 oldest.add_metric([kind.value], max(0.0, age))
+            lost.add_metric([], self._memory.database_state().lost)
             up.add_metric([], 1)
         except OctopusError:
             up.add_metric([], 0)
-        return [waiting, oldest, up]
+        return [waiting, oldest, lost, up]

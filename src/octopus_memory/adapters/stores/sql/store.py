@@ -209,6 +209,7 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
 
     # The model in use, and the mirror
     state = reads(statements.meta.state, of_all)
+    count_lost = writes(statements.meta.count_lost, of_all)
     own_words_removed = writes(statements.meta.own_words_removed, of_all)
     waiting_removals = reads(statements.mirror.waiting_removals, of_its_tenant)
     queue_for_mirror = writes_now(statements.mirror.queue_all, of_all)

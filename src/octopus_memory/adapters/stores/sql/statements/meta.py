@@ -8,13 +8,14 @@ from typing import Any
 from .....ports.registry import StoreState
 from ..lazy import Connection, sa, schema, sql, without_snapshot
 
-SALT, MODEL, MIRROR, REMOVALS, COMPACTED, OWN_WORDS = (
+SALT, MODEL, MIRROR, REMOVALS, COMPACTED, OWN_WORDS, LOST = (
     "salt",
     "embedding_model",
     "mirror",
     "removals",
     "compacted",
     "own_words",
+    "lost_messages",
 )
 
 
@@ -25,7 +26,7 @@ def _value() -> sa.Select[Any]:
 
 @sql
 def _state() -> sa.Select[Any]:
-    names = [MODEL, MIRROR, REMOVALS, COMPACTED, OWN_WORDS]
+    names = [MODEL, MIRROR, REMOVALS, COMPACTED, OWN_WORDS, LOST]
     return sa.select(schema.meta).where(schema.meta.c.name.in_(names))
 
 
@@ -97,7 +98,13 @@ def state(conn: Connection) -> StoreState:
         removals=int(found.get(REMOVALS, b"0")),
         compacted=int(found.get(COMPACTED, b"0")),
         owes_own_words=found.get(OWN_WORDS) == b"owed",
+        lost=int(found.get(LOST, b"0")),
     )
+
+
+def count_lost(conn: Connection, messages: int) -> None:
+    kept = get(conn, LOST, change=True)
+    _set_number(conn, LOST, kept, int(kept or b"0") + messages)
 
 
 def own_words_removed(conn: Connection) -> None:
