@@ -5,6 +5,7 @@ A stream stays the provider's own object: only what it reads from is replaced.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -85,6 +86,9 @@ def _events(events: Iterator[Any], keeper: Keeper) -> Iterator[Any]:
 
 
 async def _aevents(events: AsyncIterator[Any], keeper: Keeper) -> AsyncIterator[Any]:
+    if (reader := asyncio.current_task()) is not None:
+        # A task that is cancelled amid its own work leaves the stream open until it is collected.
+        reader.add_done_callback(lambda task: keeper.keep() if task.cancelled() else None)
     try:
         async for event in events:
             keeper.take(event)

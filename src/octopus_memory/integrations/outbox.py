@@ -159,13 +159,8 @@ class Outbox:
             try:
                 entry.out.store()
             except Exception as error:  # noqa: BLE001 - nothing of memory's may stop the agent
-                is_old = time.monotonic() - entry.since > _LONGEST
-                if (
-                    isinstance(error, _PASSING)
-                    and not isinstance(error, SchemaTooNew)
-                    and not is_old
-                ):
-                    self._try_later(lane, entry, error)
+                if _may_pass(error) and time.monotonic() - entry.since < _LONGEST:
+                    self._try_later(lane, error)
                     return
                 self._take_off(lane, entry)
                 self._give_up(lane, entry, error)
@@ -237,9 +232,9 @@ class Outbox:
             self._lost += entry.out.count
             self._unreported[lane] = self._unreported.get(lane, 0) + entry.out.count
         self._log_once("messages could not be stored and are lost", error)
-        entry.settle(stored=False)
         if not isinstance(error, MemoryClosed):
             self._report(lane, entry)
+        entry.settle(stored=False)
 
     def _report(self, lane: Hashable, entry: _Entry) -> None:
         """Record lost messages in the database, which answers again."""
