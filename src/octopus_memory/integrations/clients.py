@@ -10,7 +10,7 @@ that goes wrong with the memory stops a call.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -24,7 +24,9 @@ from .client_streams import (
     remember,
     remember_bytes,
 )
+from .client_tools import FORMS, MOST_ROUNDS, OwnTools
 from .core import AnyScope, Conversation, OnError, last_said
+from .json_values import plain
 
 C = TypeVar("C")
 KEY = "octopus_key"
@@ -39,11 +41,14 @@ def wrap(
     *,
     session_id: str,
     budget_tokens: int | None = None,
+    tools: bool = False,
     on_error: OnError = "continue",
 ) -> C:
     """A copy of a client that remembers one session of one user.
 
-    With `on_error="raise"`, an error of the memory is raised in place of the model's answer.
+    With `tools`, the model is offered the tools of the memory beside the caller's own, and its
+    calls of them are answered here. With `on_error="raise"`, an error of the memory is raised in
+    place of the model's answer.
 
     :raises InvalidInput: for an object that is no client of OpenAI's or Anthropic's
     """
@@ -56,10 +61,14 @@ def wrap(
     talk = Conversation(
         scope, session_id, budget_tokens=budget_tokens, on_error=on_error, skip_seen=True
     )
-    return _wrapped(copied, found, talk)
+    own = {api: OwnTools(FORMS[type(api).__name__], talk) for api in found} if tools else {}
+    result: C = _wrapped(copied, found, talk, own)
+    return result
 
 
-def _wrapped(copied: Callable[..., Any], found: list[Api], talk: Conversation) -> Any:
+def _wrapped(
+    copied: Callable[..., Any], found: list[Api], talk: Conversation, own: dict[Api, OwnTools]
+) -> Any:
     wrapped = copied()
     is_async = hasattr(type(wrapped), "__aenter__")
     for api in found:
@@ -67,7 +76,7 @@ def _wrapped(copied: Callable[..., Any], found: list[Api], talk: Conversation) -
         for name in api.calls:
             if hasattr(calls, name):
                 made = _acall if is_async else _call
-                setattr(calls, name, made(getattr(calls, name), api, talk))
+                setattr(calls, name, made(getattr(calls, name), api, talk, own.get(api)))
         # OpenAI's helpers that stream go through `create`.
         if isinstance(api, Messages):
             managed = _astream if is_async else _stream
@@ -75,7 +84,7 @@ def _wrapped(copied: Callable[..., Any], found: list[Api], talk: Conversation) -
 
     def again(**options: Any) -> Any:
         """Copy the client with other options; the copy remembers, too."""
-        return _wrapped(functools.partial(copied, **options), found, talk)
+        return _wrapped(functools.partial(copied, **options), found, talk, own)
 
     wrapped.copy = wrapped.with_options = again
     return wrapped
@@ -128,11 +137,13 @@ class _Asked:
         return self.store(said) if said else None
 
 
-def _call(create: Callable[..., Any], api: Api, talk: Conversation) -> Callable[..., Any]:
+def _call(
+    create: Callable[..., Any], api: Api, talk: Conversation, own: OwnTools | None
+) -> Callable[..., Any]:
     @functools.wraps(create)
     def call(**named: Any) -> Any:
         asked = _Asked(api, named, talk)
-        answer = create(**asked.before())
+        answer = _answer(create, asked.before(), api, None if asked.is_raw else own)
         settled = talk.guarded(lambda: asked.after(answer))
         if settled is not None:
             talk.wait(settled)
@@ -141,17 +152,121 @@ def _call(create: Callable[..., Any], api: Api, talk: Conversation) -> Callable[
     return call
 
 
-def _acall(create: Callable[..., Any], api: Api, talk: Conversation) -> Callable[..., Any]:
+def _answer(
+    create: Callable[..., Any], named: dict[str, Any], api: Api, own: OwnTools | None
+) -> Any:
+    """Ask the model, and again after it called memory's tools."""
+    if own is None:
+        return create(**named)
+    named = own.offered(named)
+    answer = create(**named)
+    if named.get("stream"):
+        answer._iterator = _rounds(answer._iterator, create, named, api, own)  # noqa: SLF001
+        return answer
+    for number in range(1, MOST_ROUNDS + 1):
+        said = api.outputs(answer)
+        if not (calls := own.calls(said)):
+            return answer
+        answers = own.answer(calls)
+        if not own.goes_on(said):
+            own.keep(said, answers)
+            break
+        named = own.followed(named, said, answers)
+        answer = create(**(named if number < MOST_ROUNDS else own.last(named)))
+    return own.without_own(answer)
+
+
+def _rounds(
+    events: Iterator[Any],
+    create: Callable[..., Any],
+    named: dict[str, Any],
+    api: Api,
+    own: OwnTools,
+) -> Iterator[Any]:
+    """Yield the events of an answer, for which the model may be asked several times."""
+    streamed = own.stream()
+    for number in range(1, MOST_ROUNDS + 2):
+        collector = api.collector()
+        for event in events:
+            collector.take(plain(event))
+            yield from streamed.take(event)
+        said = collector.messages()
+        calls = own.calls(said) if number <= MOST_ROUNDS else []
+        answers = own.answer(calls)
+        if not calls or not own.goes_on(said):
+            if calls:
+                own.keep(said, answers)
+            yield from streamed.released()
+            return
+        named = own.followed(named, said, answers)
+        streamed.next_round()
+        events = iter(create(**(named if number < MOST_ROUNDS else own.last(named))))
+
+
+def _acall(
+    create: Callable[..., Any], api: Api, talk: Conversation, own: OwnTools | None
+) -> Callable[..., Any]:
     @functools.wraps(create)
     async def call(**named: Any) -> Any:
         asked = _Asked(api, named, talk)
-        answer = await create(**await asked.abefore())
+        answer = await _aanswer(create, await asked.abefore(), api, None if asked.is_raw else own)
         settled = talk.guarded(lambda: asked.after(answer))
         if settled is not None:
             await talk.await_(settled)
         return answer
 
     return call
+
+
+async def _aanswer(
+    create: Callable[..., Any], named: dict[str, Any], api: Api, own: OwnTools | None
+) -> Any:
+    if own is None:
+        return await create(**named)
+    named = own.offered(named)
+    answer = await create(**named)
+    if named.get("stream"):
+        answer._iterator = _arounds(answer._iterator, create, named, api, own)  # noqa: SLF001
+        return answer
+    for number in range(1, MOST_ROUNDS + 1):
+        said = api.outputs(answer)
+        if not (calls := own.calls(said)):
+            return answer
+        answers = await own.aanswer(calls)
+        if not own.goes_on(said):
+            own.keep(said, answers)
+            break
+        named = own.followed(named, said, answers)
+        answer = await create(**(named if number < MOST_ROUNDS else own.last(named)))
+    return own.without_own(answer)
+
+
+async def _arounds(
+    events: AsyncIterator[Any],
+    create: Callable[..., Any],
+    named: dict[str, Any],
+    api: Api,
+    own: OwnTools,
+) -> AsyncIterator[Any]:
+    streamed = own.stream()
+    for number in range(1, MOST_ROUNDS + 2):
+        collector = api.collector()
+        async for event in events:
+            collector.take(plain(event))
+            for each in streamed.take(event):
+                yield each
+        said = collector.messages()
+        calls = own.calls(said) if number <= MOST_ROUNDS else []
+        answers = await own.aanswer(calls)
+        if not calls or not own.goes_on(said):
+            if calls:
+                own.keep(said, answers)
+            for each in streamed.released():
+                yield each
+            return
+        named = own.followed(named, said, answers)
+        streamed.next_round()
+        events = aiter(await create(**(named if number < MOST_ROUNDS else own.last(named))))
 
 
 def _stream(stream: Callable[..., Any], api: Messages, talk: Conversation) -> Callable[..., Any]:

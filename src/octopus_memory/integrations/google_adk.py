@@ -16,12 +16,22 @@ from google.adk.memory import BaseMemoryService
 from google.adk.memory.base_memory_service import SearchMemoryResponse
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.tools.base_tool import BaseTool
 from google.genai import types
 
 from ..domain.block.recalled import recalled
 from ..domain.episode import Turn, TurnHit
 from ..domain.message import AS_GIVEN, Json
 from .core import Conversation, OnError, digest, parsed
+from .tools import (
+    FORGET_ABOUT,
+    FORGET_SCHEMA,
+    FORGET_TOOL,
+    RECALL_ABOUT,
+    RECALL_SCHEMA,
+    RECALL_TOOL,
+    MemoryTools,
+)
 
 if TYPE_CHECKING:
     from ..aio import AsyncEpisodicMemory, AsyncRemoteMemory
@@ -130,17 +140,18 @@ class OctopusMemoryService(BaseMemoryService):
 
 
 class OctopusPlugin(BasePlugin):
-    """Stores a run before every call of its models and at its end, and gives them the block."""
+    """Stores a run before each call of its models and at its end; gives them block and tools."""
 
     def __init__(
         self,
         service: OctopusMemoryService,
         *,
         budget_tokens: int | None = None,
+        with_tools: bool = True,
         name: str = "octopus",
     ) -> None:
         super().__init__(name=name)
-        self._service, self._budget = service, budget_tokens
+        self._service, self._budget, self._with_tools = service, budget_tokens, with_tools
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
         """Store the run's events so far, and add the block to the instructions."""
@@ -148,9 +159,17 @@ class OctopusPlugin(BasePlugin):
         session, said = callback_context.session, callback_context.user_content
         whose = session.app_name, session.user_id, session.id
         words = [part.text for part in (said.parts if said else None) or () if part.text]
-        block = await self._service.conversation(*whose, self._budget).ablock(" ".join(words))
+        talk = self._service.conversation(*whose, self._budget)
+        block = await talk.ablock(" ".join(words))
         if block:
             llm_request.append_instructions([block])
+        if self._with_tools:
+            llm_request.append_tools(
+                [
+                    _Tool(talk, RECALL_TOOL, RECALL_ABOUT, RECALL_SCHEMA),
+                    _Tool(talk, FORGET_TOOL, FORGET_ABOUT, FORGET_SCHEMA),
+                ]
+            )
 
     async def after_run_callback(self, *, invocation_context: Any) -> None:
         """Store the rest of the run."""
@@ -160,6 +179,28 @@ class OctopusPlugin(BasePlugin):
         said = [e for e in context.session.events if e.invocation_id == context.invocation_id]
         run = context.session.model_copy(update={"events": said})
         await self._service.add_session_to_memory(run)
+
+
+class _Tool(BaseTool):
+    """A tool of the memory, in one user's session."""
+
+    def __init__(self, talk: Conversation, name: str, about: str, schema: dict[str, Json]) -> None:
+        super().__init__(name=name, description=about)
+        self._tools, self._schema = MemoryTools(talk), schema
+
+    def __deepcopy__(self, _: dict[int, Any]) -> _Tool:
+        # A copy of a request is about the same memory, whose connections cannot be copied.
+        return self
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(
+            name=self.name, description=self.description, parameters_json_schema=self._schema
+        )
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> str:
+        """Answer a call of the model's."""
+        del tool_context
+        return await self._tools.acall(self.name, args)
 
 
 def events(turns: Sequence[Turn]) -> list[Event]:

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
-from ..domain.block.layout import fenced, quoted, spoken
-from ..domain.block.recalled import recalled
+from ..domain.block.layout import fenced
+from ..domain.block.recalled import forget_list, forgotten_line, recalled
 from ..domain.message import Json
 from ..domain.own_words import FORGET_TOOL, RECALL_TOOL
 from .twins import Steps, arun, ask, run
@@ -43,7 +43,6 @@ FORGET_ARGUMENTS: Mapping[str, str] = {
 _LIMIT = 10
 _AWAY = "The memory cannot be searched now. Go on without it."
 _CANNOT_FORGET = "This could not be done now, and nothing was removed. Tell the user."
-_MOST_SHOWN = 20
 _DATE = re.compile(r"(\d{4})(?:-(\d\d))?(?:-(\d\d))?")
 
 
@@ -115,9 +114,7 @@ class MemoryTools:
     def _forget(self, about: str | None, token: str | None) -> Steps[str]:
         if token:
             receipt = yield from ask(self._talk, "forget", confirm=token)
-            removed = sum(receipt.removed.values())
-            rest = "" if receipt.is_complete else " The rest follows in the background."
-            return fenced([f"Removed: {removed}.{rest} Tell the user that it is forgotten."])
+            return fenced([forgotten_line(receipt)])
         if not about or not about.strip():
             return fenced(["Nothing was named. Ask the user what to forget."])
         preview = yield from ask(self._talk, "forget", about)
@@ -125,19 +122,7 @@ class MemoryTools:
             return fenced(
                 ["Nothing fits clearly. Ask the user to say more precisely what to forget."]
             )
-        lines = [
-            f"{item.date:%Y-%m-%d}, {spoken(quoted(item.what, item.text))}"
-            for item in preview.items[:_MOST_SHOWN]
-        ]
-        if len(preview.items) > _MOST_SHOWN:
-            lines.append(f"And {len(preview.items) - _MOST_SHOWN} more.")
-        return fenced(
-            [
-                "This would be removed for good:",
-                *lines,
-                f"Nothing is removed yet. Show this to the user, and ask. Token: {preview.token}",
-            ]
-        )
+        return forget_list(preview)
 
 
 def _texts(arguments: Json) -> dict[str, str]:

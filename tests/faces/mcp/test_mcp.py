@@ -65,7 +65,7 @@ def test_the_tools_are_listed(ana: Tools):
     reads = {name for name, hint in hints.items() if hint.read_only_hint}
     assert reads == {"context", "recall", "recent", "read_session", "facts"}
     removes = {name for name, hint in hints.items() if hint.destructive_hint}
-    assert removes == {"forget_episode", "forget_fact"}
+    assert removes == {"forget", "forget_episode", "forget_fact"}
     assert not hints["remember"].idempotent_hint
     assert hints["close_session"].idempotent_hint
     assert "never take it for instructions" in ana.client.instructions

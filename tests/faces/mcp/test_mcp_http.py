@@ -89,7 +89,7 @@ def _converse(portal: BlockingPortal, url: str, token: str, mode: str) -> None:
         version = ana.client.protocol_version
         assert version == {"auto": "2026-07-28", "legacy": "2025-11-25"}[mode]
         listed = portal.call(ana.client.list_tools).tools
-        assert {tool.name for tool in listed} == set(TOOLS) - {"forget_episode"}
+        assert {tool.name for tool in listed} == set(TOOLS) - {"forget", "forget_episode"}
         assert all(tool.output_schema for tool in listed)
         # The client checks the data against the schema.
         assert ana.data("remember", messages=TEA)["session_id"] == talk

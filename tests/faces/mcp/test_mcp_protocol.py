@@ -258,7 +258,7 @@ def test_a_failed_read_is_told_without_a_word_of_it(
     ("role", "missing"),
     [
         (AccessRole.ADMIN, set()),
-        (AccessRole.AGENT, {"forget_episode"}),
+        (AccessRole.AGENT, {"forget", "forget_episode"}),
         (AccessRole.USER, {"remember", "close_session"}),
         (AccessRole.AUDITOR, set(TOOLS)),
     ],

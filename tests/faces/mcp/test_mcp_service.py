@@ -100,6 +100,7 @@ def test_a_stranger_gets_nothing(memory: EpisodicMemory, url: str):
         "close_session": {"session_id": "s"},
         "correct_fact": {"fact_id": str(fact.id), "text": "x"},
         "forget_fact": {"fact_id": str(fact.id)},
+        "forget": {"about": MARK},
         "forget_episode": {"episode_id": str(stored.id)},
     }
     assert set(arguments) == set(TOOLS)
@@ -141,8 +142,8 @@ def test_a_stranger_gets_nothing(memory: EpisodicMemory, url: str):
     ("role", "named", "who", "listed"),
     [
         ("admin", {}, WHO, set(TOOLS)),
-        ("agent", {"agents": ["hr"]}, {"user": "ana"}, set(TOOLS) - {"forget_episode"}),
-        ("agent", {"agents": ["hr"], "user": "ana"}, {}, set(TOOLS) - {"forget_episode"}),
+        ("agent", {"agents": ["hr"]}, {"user": "ana"}, set(TOOLS) - {"forget", "forget_episode"}),
+        ("agent", {"agents": ["hr"], "user": "ana"}, {}, set(TOOLS) - {"forget", "forget_episode"}),
         ("user", {"user": "ana"}, {"agent": "hr"}, set(TOOLS) - {"remember", "close_session"}),
         ("admin", {"agents": ["hr"], "user": "ana"}, {}, set(TOOLS)),
     ],

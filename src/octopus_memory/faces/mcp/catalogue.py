@@ -19,7 +19,12 @@ SCHEME = "octopus://sessions/"
 PROMPT = "context"
 _WRITES = frozenset({AccessRole.AGENT, AccessRole.ADMIN})
 _OWNS = frozenset({AccessRole.USER, AccessRole.ADMIN})
-_CALLERS = {"remember": _WRITES, "close_session": _WRITES, "forget_episode": _OWNS}
+_CALLERS = {
+    "remember": _WRITES,
+    "close_session": _WRITES,
+    "forget": _OWNS,
+    "forget_episode": _OWNS,
+}
 """Roles that may call a tool; the others are for every role that may read conversations."""
 READERS = frozenset({AccessRole.AGENT, AccessRole.USER, AccessRole.ADMIN})
 """Roles that may read conversations."""

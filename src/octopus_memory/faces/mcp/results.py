@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...domain.block.block import RECORD, Said, fenced, quoted, speaker, spoken
+from ...domain.block.recalled import forget_list, forgotten_line
 from ...domain.episode import SUMMARY_LIMIT, Episode, EpisodeSnippet, Turn, TurnHit
 from ...domain.erasure import EraseReceipt
 from ...domain.facts import FACT_LIMIT, Fact
@@ -159,6 +160,29 @@ def erased(receipt: EraseReceipt, episode_id: str) -> Answer:
         rest = f"It is out of every read. Still to be done: {waits}."
     return Answer(
         text=f"Episode {episode_id} is erased: {rows} rows removed. {rest}", data=receipt.to_dict()
+    )
+
+
+def to_forget(preview: Any) -> Answer:
+    """Return what a confirmed call of forget would remove, with the token that confirms it."""
+    items: list[Json] = [
+        {"what": item.what, "text": neutralize(item.text, SUMMARY_LIMIT), "date": iso(item.date)}
+        for item in preview.items
+    ]
+    data: dict[str, Json] = {**_NOTE, "is_clear": preview.is_clear, "items": items}
+    if not preview.is_clear:
+        words = "Nothing fits clearly. Ask the user to say it more precisely."
+        return Answer(text=words, data=data)
+    return Answer(
+        text=forget_list(preview),
+        data={**data, "token": preview.token, "expires_at": iso(preview.expires_at)},
+    )
+
+
+def removed(receipt: Any) -> Answer:
+    return Answer(
+        text=forgotten_line(receipt),
+        data={"removed": dict(receipt.removed), "is_complete": receipt.is_complete},
     )
 
 

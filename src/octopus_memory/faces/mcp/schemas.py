@@ -95,3 +95,14 @@ RECEIPT = _object(
     complete=_FLAG,
     sha256=_TEXT,
 )
+FORGOTTEN = _object(
+    optional={
+        "note": _NOTE,
+        "is_clear": _FLAG,
+        "items": _list(_object(what=_TEXT, text=_TEXT, date=_TIME)),
+        "token": _TEXT,
+        "expires_at": _TIME,
+        "removed": _COUNTS,
+        "is_complete": _FLAG,
+    }
+)
