@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from octopus_memory import EpisodicMemory
+from octopus_memory import EpisodicMemory, MemoryClosed
 from tests.support.integrations import FACT, QUESTION, SECRET, Erased, Scopes, texts
 
 pytest.importorskip("langchain")
 
 from langchain.agents import create_agent
-from langchain.messages import AIMessage, HumanMessage
+from langchain.messages import AIMessage, HumanMessage, SystemMessage
 from langchain.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -168,3 +168,47 @@ def test_an_erased_user_leaves_no_trace(kept: EpisodicMemory, erased: Erased):
     scope = kept.scope(user="ana")
     Talk(scope, "s").say("Remember zanzibarquark.", "Zanzibarquark, noted.")
     erased(scope)
+
+
+def test_a_history_of_dicts_without_ids_is_stored_once(scopes: Scopes):
+    history: list[Any] = []
+    for number in range(5):
+        history.append({"role": "user", "content": f"question {number}"})
+        middleware = OctopusMiddleware(scopes(), session_id="s")
+        agent = create_agent(model(f"answer {number}"), [], middleware=[middleware])
+        agent.invoke({"messages": list(history)})
+        history.append({"role": "assistant", "content": f"answer {number}"})
+    assert texts(scopes(), "s") == [each["content"] for each in history]
+
+
+def test_an_edit_under_the_same_id_is_stored(scopes: Scopes):
+    talk = Talk(scopes(), "s")
+    talk.say(HumanMessage("I like tea.", id="h"), "Good.")
+    talk.say(HumanMessage("I like coffee.", id="h"), "Better.")
+    assert texts(scopes(), "s") == ["I like tea.", "Good.", "I like coffee.", "Better."]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_the_agent_goes_on_without_its_memory(kept: EpisodicMemory, mode: str):
+    talk = Talk(kept.scope(user="ana"), "s", mode)
+    kept.close()
+    asked = talk.say("Hi.", calls("recall_memory", query="x"), "Hello.")
+    assert "cannot be searched now" in asked.seen[-1][-1].text
+    strict = OctopusMiddleware(kept.scope(user="ana"), session_id="s", on_error="raise")
+    with pytest.raises(MemoryClosed):
+        create_agent(model("Hello."), [], middleware=[strict]).invoke(
+            {"messages": [HumanMessage("Hi.")]}
+        )
+
+
+def test_system_blocks_keep_their_marks_for_the_cache(scopes: Scopes, kept: EpisodicMemory):
+    scopes().store([("user", FACT)], session_id="old")
+    kept.flush()
+    cached = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
+    made = model("X4.")
+    middleware = OctopusMiddleware(scopes(), session_id="s")
+    agent = create_agent(made, [], system_prompt=SystemMessage([cached]), middleware=[middleware])
+    agent.invoke({"messages": [HumanMessage(QUESTION)]})
+    first, block = made.seen[-1][0].content
+    assert first == cached
+    assert SECRET in block["text"]

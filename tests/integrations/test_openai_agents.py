@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from octopus_memory import EpisodicMemory
+from octopus_memory import EpisodicMemory, MemoryClosed
 from octopus_memory.domain.own_words import NOT_KEPT
 from tests.support import byte_scan
 from tests.support.integrations import FACT, QUESTION, SECRET, Scopes, texts
@@ -256,3 +256,16 @@ def test_an_erased_user_leaves_no_trace(kept: EpisodicMemory, tmp_path: Path):
     assert scope.erase().is_complete
     wanted = {"word": [b"zanzibarquark", b"Zanzibarquark"]}
     assert byte_scan.search(tmp_path / "db", wanted) == []
+
+
+def test_the_agent_goes_on_without_its_memory(kept: EpisodicMemory):
+    session = OctopusSession("s", kept.scope(user="ana"))
+    strict = OctopusSession("s", kept.scope(user="ana"), on_error="raise")
+    kept.close()
+    script = [calls("recall_memory", query="x"), says("Hello.")]
+    helper = Agent(name="helper", model=ScriptedModel(script), tools=tools())
+    config = session.run_config()
+    result = asyncio.run(Runner.run(helper, "Hi.", session=session, run_config=config))
+    assert result.final_output == "Hello."
+    with pytest.raises(MemoryClosed):
+        asyncio.run(Runner.run(helper, "Hi.", session=strict))

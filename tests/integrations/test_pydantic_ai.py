@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from octopus_memory import AsyncEpisodicMemory, EpisodicMemory
+from octopus_memory import AsyncEpisodicMemory, EpisodicMemory, MemoryClosed
 from tests.support.integrations import FACT, QUESTION, SECRET, Erased, Scopes, texts
 
 pytest.importorskip("pydantic_ai")
@@ -305,3 +305,24 @@ def test_an_erased_user_leaves_no_trace(kept: EpisodicMemory, erased: Erased):
     scope = kept.scope(user="ana")
     run(scope, "s", "Remember zanzibarquark.", "Zanzibarquark, noted.")
     erased(scope)
+
+
+def test_a_history_that_grows_by_hand_is_stored_once(scopes: Scopes):
+    given: list[Any] = []
+    for number in range(5):
+        made, _ = agent(scopes(), f"answer {number}")
+        ask(made, f"question {number}", message_history=list(given), conversation_id="s")
+        given.append(ModelRequest([UserPromptPart(f"question {number}")]))
+        given.append(ModelResponse([TextPart(f"answer {number}")]))
+    said = [f"{kind} {number}" for number in range(5) for kind in ("question", "answer")]
+    assert texts(scopes(), "s") == said
+
+
+def test_the_agent_goes_on_without_its_memory(kept: EpisodicMemory):
+    made, model = agent(kept.scope(user="ana"), calls("recall_memory", query="x"), "Hello.")
+    kept.close()
+    assert ask(made, "Hi.", conversation_id="s").output == "Hello."
+    assert "cannot be searched now" in str(model.asked[-1])
+    strict, _ = agent(kept.scope(user="ana"), "Hello.", on_error="raise")
+    with pytest.raises(MemoryClosed):
+        ask(strict, "Hi.", conversation_id="s")

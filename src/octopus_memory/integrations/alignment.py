@@ -43,7 +43,7 @@ def mark(message: Message) -> Mark:
     said: tuple[Any, ...] = (text, message.name)
     if role is Role.ASSISTANT and not text:
         # Without words, calls and opaque items are told by their ids.
-        item = kept.get("item") if isinstance(kept.get("item"), dict) else {}
+        item: dict[str, Json] = kept["item"] if isinstance(kept.get("item"), dict) else {}
         calls = tuple(str(request.get("id")) for request in message.requests)
         said = (calls, None if calls else (str(item.get("type")), str(item.get("id"))))
     elif role is Role.TOOL:
@@ -150,12 +150,12 @@ def _common(given: Sequence[Mark], stored: Sequence[Mark]) -> Known:
     for at, each in enumerate(reversed(given)):
         for place in reversed(places.get(each, ())):
             length = bisect_left(ends, place)
-            link = (at, place, links[length - 1] if length else None)
+            linked = (at, place, links[length - 1] if length else None)
             if length == len(ends):
                 ends.append(place)
-                links.append(link)
+                links.append(linked)
             else:
-                ends[length], links[length] = place, link
+                ends[length], links[length] = place, linked
     known: Known = {}
     link = links[-1] if links else None
     while link is not None:

@@ -277,7 +277,7 @@ class Conversation(Unbroken):
         lane = (id(memory or type(self.sync)), whose.tenant, whose.agent, whose.user)
         out = outbox.Outgoing(
             store=store,
-            count=len(messages),
+            messages=len(messages),
             size=lambda: len(json.dumps(messages, default=str)),
             report_lost=getattr(memory, "count_lost", None),
         )

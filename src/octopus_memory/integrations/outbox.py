@@ -72,7 +72,7 @@ class Outgoing(NamedTuple):
     """Messages that are to be stored in one call."""
 
     store: Callable[[], Any]
-    count: int
+    messages: int
     size: Callable[[], int]
     """Approximate bytes; called only if they have to wait."""
     report_lost: Callable[[int], None] | None = None
@@ -142,7 +142,7 @@ class Outbox:
         """Return how many messages wait, and how many were given up."""
         with self._lock:
             entries = [entry for lane in self._lanes.values() for entry in lane.entries]
-            return Counts(sum(entry.out.count for entry in entries), self._lost)
+            return Counts(sum(entry.out.messages for entry in entries), self._lost)
 
     def flush(self, timeout: float) -> bool:
         """Try all that waits now; returns False if something is left after `timeout` seconds."""
@@ -219,7 +219,7 @@ class Outbox:
             with self._lock:
                 waiting = [(lane, self._lanes[lane]) for lane in self._waiting]
                 entries = [(e.since, lane, e) for lane, own in waiting for e in own.entries]
-                count = sum(entry.out.count for _, _, entry in entries)
+                count = sum(entry.out.messages for _, _, entry in entries)
                 size = sum(entry.size for _, _, entry in entries)
                 if count <= _MOST and size <= _MOST_BYTES:
                     return
@@ -229,8 +229,8 @@ class Outbox:
 
     def _give_up(self, lane: Hashable, entry: _Entry, error: Exception) -> None:
         with self._lock:
-            self._lost += entry.out.count
-            self._unreported[lane] = self._unreported.get(lane, 0) + entry.out.count
+            self._lost += entry.out.messages
+            self._unreported[lane] = self._unreported.get(lane, 0) + entry.out.messages
         self._log_once("messages could not be stored and are lost", error)
         if not isinstance(error, MemoryClosed):
             self._report(lane, entry)
