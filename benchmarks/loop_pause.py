@@ -65,17 +65,19 @@ def main() -> None:
     process.start()
     url = ours.recv()
     found: dict[str, list[float]] = {"plain": [], "wrapped": []}
-    with tempfile.TemporaryDirectory() as folder:
-        with EpisodicMemory.open(f"sqlite:///{Path(folder) / 'memory.db'}") as memory:
-            scope = memory.scope(user="ana")
-            for number in range(options.rounds + 1):
-                for kind, pauses in found.items():
-                    client = AsyncOpenAI(base_url=url, api_key="any")
-                    if kind == "wrapped":
-                        client = octopus_memory.wrap(client, scope, session_id=f"s{number}")
-                    pause = asyncio.run(longest_pause(client, options.calls))
-                    if number:  # The first round loads modules and the model.
-                        pauses.append(pause)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        EpisodicMemory.open(f"sqlite:///{Path(folder) / 'memory.db'}") as memory,
+    ):
+        scope = memory.scope(user="ana")
+        for number in range(options.rounds + 1):
+            for kind, pauses in found.items():
+                client = AsyncOpenAI(base_url=url, api_key="any")
+                if kind == "wrapped":
+                    client = octopus_memory.wrap(client, scope, session_id=f"s{number}")
+                pause = asyncio.run(longest_pause(client, options.calls))
+                if number:  # The first round loads modules and the model.
+                    pauses.append(pause)
     ours.send(None)
     process.join()
     for kind, pauses in found.items():

@@ -113,3 +113,11 @@ def test_what_fits_nothing_cannot_be_confirmed(
     answer = tools.forget("passport")
     assert "more precisely" in answer
     assert "Token" not in answer
+
+
+def test_what_the_tool_showed_is_in_the_ledger(tools: MemoryTools, kept: EpisodicMemory):
+    tools.recall("passport number")
+    [entry] = kept.scope(user="ana").injections("now")
+    assert {item.reason for item in entry.shown} == {"recall tool"}
+    found = kept.scope(user="ana").recall_turns("passport number", session_id="now")
+    assert {item.episode_id for item in entry.shown} == {hit.episode_id for hit in found}

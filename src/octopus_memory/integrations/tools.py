@@ -6,6 +6,7 @@ the block, and are never stored as words of the conversation.
 
 from __future__ import annotations
 
+import asyncio
 import calendar
 import re
 from collections.abc import Mapping, Sequence
@@ -109,7 +110,13 @@ class MemoryTools:
         else:
             filters["session_id"] = self._talk.session_id
         hits = yield from ask(self._talk, "recall_turns", asked, limit=_LIMIT, **filters)
-        return recalled(hits)
+        answer = recalled(hits)
+        # A service has its own ledger, and does not know what a model is shown.
+        note = getattr(self._talk.sync, "_note_recalled", None)
+        if note is not None:
+            given = self._talk.session_id, query, hits, answer
+            yield lambda: note(*given), lambda: asyncio.to_thread(note, *given)
+        return answer
 
     def _forget(self, about: str | None, token: str | None) -> Steps[str]:
         if token:

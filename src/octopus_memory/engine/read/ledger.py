@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ...domain.block.block import Block, Material
 from ...domain.checks import check_limit, episode_id_of
-from ...domain.episode import Episode, Scope, Turn, check_name
+from ...domain.episode import Episode, Scope, Turn, TurnHit, check_name
 from ...domain.errors import InvalidInput
 from ...domain.ids import as_id, new_id
 from ...domain.policy import LedgerMode, MemoryConfig
@@ -49,6 +49,43 @@ class LedgerCalls(ABC):
             return runtime.store.injections(
                 self.scope, session_id=session_id, after=last, limit=limit
             )
+
+    @property
+    @abstractmethod
+    def _runtime(self) -> Runtime: ...
+
+    def _note_recalled(
+        self, session_id: str, query: str, hits: Sequence[TurnHit], text: str
+    ) -> None:
+        """Record what a model's recall tool was answered, as the block is recorded."""
+        from ...domain.ledger import QUERY_LIMIT, Injected, InjectedKind, Injection, block_hash
+
+        runtime = self._runtime
+        mode = runtime.config(self.scope.tenant, self.scope.agent).context.ledger
+        if mode is LedgerMode.OFF or not hits:
+            return
+        guard = runtime.guard(self.scope, session_id=session_id, numbered=False)
+        shown = tuple(
+            Injected(
+                kind=InjectedKind.PASSAGE,
+                rank=rank,
+                score=hit.score,
+                reason="recall tool",
+                episode_id=hit.episode_id,
+                ordinal=hit.ordinal,
+            )
+            for rank, hit in enumerate(hits, 1)
+        )
+        entry = Injection(
+            id=new_id(),
+            session_id=session_id,
+            at=runtime.clock.now(),
+            shown=shown,
+            block_tokens=runtime.counter.count(text),
+            block_hash=block_hash(text),
+            query=guard.text(query)[:QUERY_LIMIT] if mode is LedgerMode.FULL else None,
+        )
+        runtime.ledger.note(self.scope, entry)
 
     def uses(self, episode_id: Episode | UUID | str, *, limit: int = _RECENT_USES) -> EpisodeUses:
         """Return how often, when last and in which sessions an episode was shown to a model."""
