@@ -47,6 +47,7 @@ def test_doctor_is_content():
         "chat model": "note",
         "retention": "ok",
         "pending work": "ok",
+        "lost messages": "ok",
         "extras": "ok",
     }
     assert "schema" in found["database"]["detail"]
@@ -54,6 +55,16 @@ def test_doctor_is_content():
     shown = run("doctor").stdout
     assert "ok    database" in shown
     assert "Everything that Octopus needs works." in shown
+
+
+def test_doctor_says_how_many_messages_integrations_lost():
+    run("add", "s", "hello there")
+    with EpisodicMemory.open(background=False) as memory:
+        memory.count_lost(2)
+        memory.count_lost(1)
+    found = checks()["lost messages"]
+    assert found["status"] == "warning"
+    assert "3 messages" in found["detail"]
 
 
 def test_doctor_names_one_missing_extra_because_frameworks_exclude_each_other():

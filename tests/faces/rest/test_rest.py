@@ -207,6 +207,7 @@ def test_operations_need_no_credential(memory: EpisodicMemory):
         httpx.get(f"{url}{PREFIX}/episodes/not-an-id")
         numbers = httpx.get(f"{url}/metrics").text
     assert 'octopus_work_waiting{kind="embed"} 0.0' in numbers
+    assert "octopus_messages_lost 0.0" in numbers
     assert "not-an-id" not in numbers
 
 
