@@ -21,7 +21,7 @@ ENVIRONMENTS = ROOT / ".venvs" / "integrations"
 TESTS = {
     "agent-framework": "test_agent_framework.py",
     "claude-agent-sdk": "test_claude_agent.py",
-    "clients": "test_clients.py",
+    "clients": "test_client*.py",
     "google-adk": "test_google_adk.py",
     "langchain": "test_langchain.py",
     "langgraph": "test_langgraph.py",
@@ -30,7 +30,7 @@ TESTS = {
     "pydantic-ai": "test_pydantic_ai.py",
     "strands": "test_strands.py",
 }
-"""The tests of each integration, by the extra that it needs."""
+"""The tests of each integration, as a pattern, by the extra that it needs."""
 BESIDES = {
     "langchain": ("langchain-openai>=1,<2",),
     "langgraph": ("langchain>=1.4,<2", "langmem>=0.0.30,<0.1"),
@@ -53,9 +53,9 @@ def python_of(name: str) -> Path:
 
 def run(name: str, more: Sequence[str]) -> bool:
     """Run the tests of one integration; return True if they pass."""
-    tests = ROOT / "tests" / "integrations" / TESTS[name]
-    pages = tests.with_name("test_pages.py")
-    command = [python_of(name), "-m", "pytest", "-q", "-p", "no:asyncio", tests, pages, *more]
+    folder = ROOT / "tests" / "integrations"
+    tests = [*sorted(folder.glob(TESTS[name])), folder / "test_pages.py"]
+    command = [python_of(name), "-m", "pytest", "-q", "-p", "no:asyncio", *tests, *more]
     print(f"== {name}", flush=True)
     return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
 

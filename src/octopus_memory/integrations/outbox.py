@@ -109,6 +109,10 @@ class Outbox:
     """Stores messages on threads, in order for each session. Thread-safe."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin empty: a forked process leaves what waits to the one that it came from."""
         self._lock = threading.Lock()
         self._lanes: dict[Hashable, _Lane] = {}
         self._waiting: set[Hashable] = set()
@@ -278,6 +282,8 @@ class Outbox:
 
 OUTBOX = Outbox()
 atexit.register(OUTBOX.at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=OUTBOX.begin)
 
 
 def counts() -> Counts:
