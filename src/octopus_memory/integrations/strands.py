@@ -95,7 +95,7 @@ class OctopusMemoryStore(MemoryStore):
             return []
         limit = (options or {}).get("max_search_results") or self.max_search_results or _LIMIT
         found = self._talk.awaited.recall_turns(
-            query, limit=limit, min_score=self._min_score, session_id=self._talk.session_id
+            query, limit=limit, min_score=self._min_score, leave_out_session=self._talk.session_id
         )
         hits = await self._talk.awithin_limit(found, [])
         return [

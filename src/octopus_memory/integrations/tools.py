@@ -108,7 +108,7 @@ class MemoryTools:
         if session:
             filters["sessions"] = [session]
         else:
-            filters["session_id"] = self._talk.session_id
+            filters["leave_out_session"] = self._talk.session_id
         hits = yield from ask(self._talk, "recall_turns", asked, limit=_LIMIT, **filters)
         answer = recalled(hits)
         # A service has its own ledger, and does not know what a model is shown.
