@@ -275,7 +275,7 @@ def _system(
         case "packed":
             return PackedTurns(memory, show)
         case "dense":
-            return ScoredTurns(name, Dense(embedder), show, _DEPTH)
+            return ScoredTurns(name, Dense(embedder), show)
         case "recent":
             return ScoredTurns(name, Recency(), show)
         case "whole":
