@@ -151,3 +151,20 @@ def test_an_archived_episode_takes_no_late_result(
     with pytest.raises(ToolResultWithoutCall):
         scope.add("s", LATE)
     assert scope.get(asked).episode.is_archived
+
+
+def test_many_results_read_the_episode_once(
+    memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
+):
+    ids = [f"c{number}" for number in range(300)]
+    scope.add("s", {**CALL, "tool_calls": [{**CALL["tool_calls"][0], "id": each} for each in ids]})
+    store = memory.runtime.store
+    read, reads = type(store).turns, []
+
+    def count(*given: Any, **named: Any) -> Any:
+        reads.append(given)
+        return read(*given, **named)
+
+    monkeypatch.setattr(type(store), "turns", count)
+    scope.add("s", [{**RESULT, "tool_call_id": each} for each in ids])
+    assert len(reads) == 1

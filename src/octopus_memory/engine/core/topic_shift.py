@@ -175,8 +175,4 @@ def _answer(new: Sequence[NewTurn]) -> Message | None:
 
 
 def _has_open_call(messages: Sequence[Message]) -> bool:
-    return any(
-        tool_calls.is_waiting(messages, request["id"])
-        for message in messages
-        for request in message.requests
-    )
+    return any(tool_calls.calls(messages).values())

@@ -44,7 +44,7 @@ def import_conversations(run: ImportRun, pieces: Iterable[str], longest: int) ->
 def _messages(each: Conversation, config: MemoryConfig) -> list[Message]:
     try:
         messages = parse_messages(each.messages, max_bytes=config.session.max_message_bytes)
-        tool_calls.check_results(messages, lambda _: False)
+        tool_calls.check_results(messages, lambda _: set())
         check_metadata(each.metadata)
     except InvalidInput as error:
         raise type(error)(f"{each.prefix}{error.field}", error.problem) from error

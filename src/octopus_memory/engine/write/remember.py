@@ -333,7 +333,7 @@ def store(
     turns = prepare.new_turns(
         runtime, scope, parsed, times, config, None, guard, index=lists.indexed
     )
-    tool_calls.check_results(parsed, lambda _: False)
+    tool_calls.check_results(parsed, lambda _: set())
     check_metadata(metadata)
     for field, count in (("input_tokens", input_tokens), ("output_tokens", output_tokens)):
         if count is not None:

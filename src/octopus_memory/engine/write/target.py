@@ -212,25 +212,27 @@ def _timed_out_waiting(runtime: Runtime, scope: Scope, episode: Episode, first: 
     """
     if episode.end_reason is not EndReason.TIMEOUT or episode.is_archived:
         return False
-    return _waits_for(runtime, scope, episode, first.message.body["tool_call_id"])
+    return bool(_open_calls(runtime, scope, episode, {first.message.body["tool_call_id"]}))
 
 
 def _check_turns(
     runtime: Runtime, scope: Scope, episode: Episode | None, turns: Sequence[NewTurn]
 ) -> None:
-    def waits(call_id: str) -> bool:
-        return episode is not None and _waits_for(runtime, scope, episode, call_id)
+    def open_before(call_ids: set[str]) -> set[str]:
+        return set() if episode is None else _open_calls(runtime, scope, episode, call_ids)
 
-    tool_calls.check_results([turn.message for turn in turns], waits)
+    tool_calls.check_results([turn.message for turn in turns], open_before)
 
 
-def _waits_for(runtime: Runtime, scope: Scope, episode: Episode, call_id: str) -> bool:
-    stop = episode.message_count
-    while stop > 0:
+def _open_calls(runtime: Runtime, scope: Scope, episode: Episode, call_ids: set[str]) -> set[str]:
+    """Return which of the calls are open, reading the episode backwards until all are found."""
+    found: set[str] = set()
+    missing, stop = set(call_ids), episode.message_count
+    while missing and stop > 0:
         start = max(0, stop - 64)
         turns = runtime.store.turns(scope, episode.id, start=start, stop=stop)
-        waits = tool_calls.is_waiting([turn.message for turn in turns], call_id)
-        if waits is not None:
-            return waits
+        mentioned = tool_calls.calls(turn.message for turn in turns)
+        found |= {call_id for call_id in missing if mentioned.get(call_id)}
+        missing -= mentioned.keys()
         stop = start
-    return False
+    return found
