@@ -12,7 +12,7 @@ from uuid import UUID
 from .episode import Episode, Turn, check_name, check_time
 from .errors import EpisodeNotFound, FactNotFound, InvalidInput, InvalidMessage, NotFound
 from .facts import Fact, FactKind, check_kind
-from .forms import is_opaque, parts_of
+from .forms import check_given, is_opaque, parts_of
 from .ids import as_id, new_id
 from .message import DEEPEST, Json, Message, MessageLike, is_deep, parse_message
 from .own_words import is_own, without_own_words
@@ -58,8 +58,10 @@ def parse_parts(messages: MessageLike | Sequence[MessageLike], *, max_bytes: int
     for i, message in enumerate(given):
         field = "message" if is_one else f"messages[{i}]"
         for part, body in enumerate(parts_of(message)):
-            parsed = parse_message(body, field=field, max_bytes=max_bytes)
-            turns.append(without_own_words(parsed))
+            turn = parse_message(body, field=field, max_bytes=max_bytes)
+            if body is message and not isinstance(message, Message):
+                check_given(turn, field)
+            turns.append(without_own_words(turn))
             sources.append(i)
             parts.append(part)
     return ParsedTurns(turns, sources, parts)

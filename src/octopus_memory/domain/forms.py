@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from .errors import InvalidMessage
 from .message import AS_GIVEN, Json, Message, MessageLike, as_text, is_deep
 
 FORMS = ("openai", "responses", "anthropic", "gemini")
@@ -62,7 +63,7 @@ def _converted(given: Mapping[str, Json], content: Json, kind: Json) -> Sequence
     if kinds & _BLOCKS or (kind == "message" and kinds and kinds <= {"text"}):
         return _from_anthropic(given)
     if isinstance(kind, str) and ("role" not in given or kind == "message"):
-        return [_from_responses(given)]
+        return _from_responses(given)
     return [given]
 
 
@@ -70,6 +71,43 @@ def is_opaque(message: Message) -> bool:
     """Return whether a parsed message is an item without text that recall could find."""
     kept = message.body.get(AS_GIVEN)
     return isinstance(kept, dict) and bool(kept.get("opaque"))
+
+
+def check_given(message: Message, field: str) -> None:
+    """Check an `as_given` that a caller sent, because the item is what a model gets to read.
+
+    An item of a framework's own form is read by its adapter alone.
+
+    :raises InvalidMessage: unless its item is one that this message is made from
+    """
+    kept = message.body.get(AS_GIVEN)
+    if kept is None:
+        return
+    is_made = isinstance(kept, dict) and isinstance(kept.get("item", {}), dict)
+    form = kept.get("form") if is_made else None
+    if not isinstance(form, str):
+        is_made = False
+    elif form in _READERS:
+        is_made = _makes(_READERS[form], kept, message.body)
+    if not is_made:
+        raise InvalidMessage(f"{field}.{AS_GIVEN}", "must be left out: it is not this message")
+
+
+def _makes(read: _Reader, kept: Mapping[str, Json], body: Mapping[str, Json]) -> bool:
+    """Return whether the kept item is read as this message."""
+    item = kept.get("item", {})
+    if kept.get("opaque") and (body["role"], body.get("content")) == ("assistant", ""):
+        # An adapter keeps what it cannot read as an empty message.
+        return _ROLES.get(str(item.get("role"))) != "system" and item.get("role") != "system"
+    try:
+        [made] = read({"role": body["role"], **item} if kept.get("joins") else item)
+    except (TypeError, ValueError, KeyError, AttributeError):
+        return False
+    # An adapter may say that an agent wrote what its framework hands to the model as a user's.
+    is_role = made["role"] == body["role"] or (made["role"], body["role"]) == ("user", "assistant")
+    is_opaque = made[AS_GIVEN].get("opaque", False) == kept.get("opaque", False)
+    told = ("content", "tool_calls", "tool_call_id")
+    return is_role and is_opaque and all(made.get(name) == body.get(name) for name in told)
 
 
 def _kinds(content: Json) -> frozenset[str]:
@@ -99,8 +137,12 @@ def _call(call_id: Json, name: Json, arguments: Json) -> dict[str, Json]:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
 
 
-def _from_responses(item: Mapping[str, Json]) -> dict[str, Json]:
-    kind = item["type"]
+def _from_responses(item: Mapping[str, Json]) -> list[dict[str, Json]]:
+    return [_responses_turn(item)]
+
+
+def _responses_turn(item: Mapping[str, Json]) -> dict[str, Json]:
+    kind = item.get("type", "message")
     kept = _kept("responses", item)
     if kind == "message":
         role = _ROLES.get(str(item.get("role")), item.get("role"))
@@ -216,16 +258,29 @@ def in_form(form: str, bodies: Iterable[Mapping[str, Json]]) -> list[dict[str, J
     paired = list(_paired(list(bodies)))
     names = {r["id"]: r["function"].get("name") for b in paired for r in b.get("tool_calls") or ()}
     made: list[dict[str, Json]] = []
-    joins = _JOINED.get(form, "")
+    parts = _JOINED.get(form, "")
     for body in paired:
-        kept = body.get(AS_GIVEN) or {}
-        if kept.get("form") != form:
+        kept = body.get(AS_GIVEN)
+        item = kept.get("item") if isinstance(kept, dict) and kept.get("form") == form else None
+        if not isinstance(item, dict):
             made += _WRITERS[form](body, names)
-        elif kept.get("joins") and made and joins in made[-1]:
-            made[-1] = {**made[-1], joins: [*made[-1][joins], *kept["item"][joins]]}
+        elif not kept.get("joins"):
+            made.append({**item, parts: list(item[parts])} if _is_list(item, parts) else dict(item))
+        elif made and _is_list(item, parts) and _may_join(made[-1], body, parts):
+            made[-1][parts] += item[parts]
         else:
-            made.append(dict(kept["item"]))
+            made += _WRITERS[form](body, names)
     return made
+
+
+def _is_list(item: Mapping[str, Json], name: str) -> bool:
+    return isinstance(item.get(name), list)
+
+
+def _may_join(last: Mapping[str, Json], body: Mapping[str, Json], parts: str) -> bool:
+    """Return whether the message before has the role of this one, and a list of parts."""
+    role, own = str(last.get("role", "user")), body["role"]
+    return _is_list(last, parts) and _ROLES.get(role, role) == ("user" if own == "tool" else own)
 
 
 _JOINED = {"anthropic": "content", "gemini": "parts"}
@@ -332,6 +387,12 @@ def _loaded(function: Mapping[str, Json]) -> Json:
         return {"arguments": function.get("arguments")}
 
 
+_Reader = Callable[[Mapping[str, Json]], list[dict[str, Json]]]
+_READERS: dict[str, _Reader] = {
+    "responses": _from_responses,
+    "anthropic": _from_anthropic,
+    "gemini": _from_gemini,
+}
 _Writer = Callable[[Mapping[str, Json], Mapping[str, Json]], list[dict[str, Json]]]
 _WRITERS: dict[str, _Writer] = {
     "responses": _to_responses,

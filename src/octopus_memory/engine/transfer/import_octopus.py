@@ -11,11 +11,11 @@ from itertools import islice
 from typing import IO, Self
 from uuid import UUID
 
-from ...domain.checks import check_metadata, parse_messages
+from ...domain.checks import check_metadata
 from ...domain.episode import Scope, Session, Summary
 from ...domain.errors import InvalidInput, InvalidMessage
 from ...domain.facts import Fact
-from ...domain.message import Message
+from ...domain.message import Message, parse_message
 from ...domain.policy import MemoryConfig
 from ...domain.transfer.export_format import EpisodeRecord, id_beside
 from ...domain.transfer.export_reader import (
@@ -310,9 +310,6 @@ class _NewTurns:
 
 def _message(line: ExportLine, config: MemoryConfig) -> Message:
     try:
-        [message] = parse_messages(
-            line.table("message"), max_bytes=config.session.max_message_bytes
-        )
+        return parse_message(line.table("message"), max_bytes=config.session.max_message_bytes)
     except InvalidMessage as error:
         raise type(error)(f"line {line.number}, {error.field}", error.problem) from error
-    return message
