@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import time
 from collections.abc import Mapping
@@ -147,10 +148,21 @@ class Transport:
     ) -> dict[str, Any]:
         """The arguments of a client's `request`."""
         given = {name: value for name, value in (query or {}).items() if value is not None}
-        return {"params": given, "json": body, "headers": headers}
+        if body is None:
+            return {"params": given, "headers": headers}
+        headers = {"Content-Type": "application/json", **(headers or {})}
+        return {"params": given, "content": _written(body), "headers": headers}
 
     def close(self) -> None:
         self._client.close()
+
+
+def _written(body: Any) -> bytes:
+    """Encode a body. Half a surrogate pair, which UTF-8 has not, can only be written escaped."""
+    try:
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(body).encode()
 
 
 def failure_of(

@@ -240,7 +240,9 @@ class Inspector:
             **page.values,
         }
         text = environment().get_template(page.template).render(values)
-        return _with_headers(Response(text, page.status, media_type="text/html"))
+        # Half a surrogate pair, which UTF-8 cannot write, is shown as U+FFFD.
+        whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return _with_headers(Response(whole, page.status, media_type="text/html"))
 
     def _problem(self, visitor: Visitor | None, status: int, words: str) -> Response:
         values: Mapping[str, Any] = {"status": status, "words": words}

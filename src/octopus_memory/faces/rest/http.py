@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from fastapi import Request, Response
 from pydantic import TypeAdapter
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 from starlette.responses import StreamingResponse
 from starlette.types import Scope
 
@@ -23,6 +23,8 @@ _ZIP_FROM = 2_048
 _ZIP_LEVEL = 3
 _GZIP = zlib.MAX_WBITS | 16
 _WRITERS: dict[Any, TypeAdapter[Any]] = {}
+_LOST = "\ufffd\ufffd\ufffd".encode()
+"""What pydantic writes for half a surrogate pair in a key. In a value it fails."""
 _WORDS = {
     400: "The body is malformed.",
     401: "The credential is missing or not valid.",
@@ -130,7 +132,11 @@ def _written(kind: type[T], value: T) -> bytes:
     if writer is None:
         writer = _WRITERS[kind] = TypeAdapter(kind)
     try:
-        return writer.dump_json(value, by_alias=True)
+        content = writer.dump_json(value, by_alias=True)
     except PydanticSerializationError:
-        # Half a surrogate pair, which a client may have sent, can only be written escaped.
-        return json.dumps(writer.dump_python(value, mode="json", by_alias=True)).encode()
+        content = _LOST
+    if _LOST not in content:
+        return content
+    # Half a surrogate pair, which a client may have sent, can only be written escaped.
+    plain = writer.dump_python(value, by_alias=True)
+    return json.dumps(plain, default=to_jsonable_python).encode()
