@@ -43,3 +43,15 @@ class ApiKeys(ABC):
 
         The first revocation stays, and an expiry is never postponed.
         """
+
+    @abstractmethod
+    def end_visit(self, visit: str, until: datetime, *, now: datetime) -> None:
+        """Record that a visit of the inspector has ended, and drop records whose time is over.
+
+        `visit` is a hash of 32 digits. `until` is the time from which on the visit would not be
+        accepted anyway.
+        """
+
+    @abstractmethod
+    def has_visit_ended(self, visit: str, until: datetime) -> bool:
+        """True after `end_visit` with the same arguments."""

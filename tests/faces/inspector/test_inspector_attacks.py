@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 from uuid import uuid4
@@ -319,3 +320,61 @@ def test_signing_in_and_out_takes_no_form_of_another_site(
     assert pages.post("/sign-in", data={"key": "x"}, headers=headers).status_code == 403
     assert pages.post("/sign-out", data={"csrf": token}, headers=headers).status_code == 403
     assert pages.get("/", follow_redirects=False).status_code == 200
+
+
+def test_signing_out_ends_the_visit_in_every_process(
+    pages: TestClient, memory: EpisodicMemory, database_url: str, clock: FixedClock
+):
+    token = sign_in(pages, memory)
+    kept, other = dict(pages.cookies), sign_in_elsewhere(memory)
+    assert pages.post("/sign-out", data={"csrf": token}).status_code == 200
+    with EpisodicMemory.open(
+        database_url, embedder="hashing", clock=clock, background=False
+    ) as second:
+        for each in (memory, second):
+            routes = Inspector(each).routes()
+            stolen = TestClient(Starlette(routes=routes), cookies=kept)
+            assert stolen.get("/", follow_redirects=False).status_code == 303
+            # Another visit with the same rights goes on.
+            stays = TestClient(Starlette(routes=routes), cookies=other)
+            assert stays.get("/", follow_redirects=False).status_code == 200
+
+
+def sign_in_elsewhere(memory: EpisodicMemory) -> dict[str, str]:
+    app = Starlette(routes=Inspector(memory).routes())
+    with TestClient(app, base_url="http://127.0.0.1") as other:
+        sign_in(other, memory)
+        return dict(other.cookies)
+
+
+def test_records_of_ended_visits_are_dropped_after_their_time(
+    memory: EpisodicMemory, clock: FixedClock
+):
+    keys, now = memory.api_keys, clock.now()
+    keys.end_visit("a" * 32, now + timedelta(hours=12))
+    assert keys.has_visit_ended("a" * 32, now + timedelta(hours=12))
+    assert not keys.has_visit_ended("b" * 32, now + timedelta(hours=12))
+    clock.advance(hours=13)
+    keys.end_visit("b" * 32, now + timedelta(hours=24))
+    keys.end_visit("b" * 32, now + timedelta(hours=24))
+    assert keys.has_visit_ended("b" * 32, now + timedelta(hours=24))
+    assert not keys.has_visit_ended("a" * 32, now + timedelta(hours=12))
+
+
+def test_a_stranger_at_the_same_address_keeps_nobody_out(pages: TestClient, memory: EpisodicMemory):
+    for _ in range(12):
+        wrong = pages.post("/sign-in", data={"key": "oct_x_y"})
+    assert wrong.status_code == 429
+    sign_in(pages, memory)
+
+
+@pytest.mark.parametrize("origin", ["http://[", "http://[::1", "null", "http://a]b"])
+def test_a_malformed_origin_is_another_site(pages: TestClient, origin: str):
+    answer = pages.post("/sign-in", data={"key": "oct_x_y"}, headers={"Origin": origin})
+    assert answer.status_code == 403
+
+
+@pytest.mark.parametrize("token", ["%C3%A9", "%00", "%FF", "%ED%A0%BD"])
+def test_a_token_that_is_not_ascii_is_wrong(memory: EpisodicMemory, token: str):
+    with TestClient(Starlette(routes=Inspector(memory, local_token="right").routes())) as local:
+        assert local.get(f"/?token={token}", follow_redirects=False).status_code == 303

@@ -318,3 +318,49 @@ def test_a_key_that_cannot_end_so_late_is_not_rotated(memory: EpisodicMemory):
     with pytest.raises(InvalidInput, match="grace: is too large"):
         api_keys.rotate_key(memory.runtime, made.key.id, grace=timedelta(hours=1e8), actor="test")
     assert [key.id for key in memory.runtime.store.list_keys()] == [made.key.id]
+
+
+def test_an_agent_takes_back_what_is_said_now_and_removes_nothing_else(memory: EpisodicMemory):
+    scope = memory.scope(agent="hr", user="ana")
+    scope.store([("user", "Long ago.")], session_id="s")
+    scope.add("s", [("user", "Now."), ("assistant", "Yes.")])
+    old, now, answer = scope.session("s").turns
+    with rest_server.serving(memory) as url:
+
+        def remove(role: str, **body: Any) -> int:
+            user = "ana" if role == "user" else None
+            key = rest_server.token(memory, role, user=user)
+            return httpx.post(
+                f"{url}{PREFIX}/sessions/s/messages/remove",
+                json=WHO | body,
+                headers={"Authorization": f"Bearer {key}"},
+            ).status_code
+
+        assert remove("agent", last=1_000) == 403
+        assert remove("agent", last=1, physical=True) == 403
+        assert remove("agent", ids=[str(old.id), str(now.id)]) == 403
+        assert remove("auditor", last=1) == 403
+        assert len(scope.session("s").turns) == 3
+        assert remove("agent", last=1) == 200
+        # As a client repeats it whose answer was lost.
+        assert remove("agent", ids=[str(answer.id)]) == 200
+        assert [turn.id for turn in scope.session("s").turns] == [old.id, now.id]
+        assert remove("user", ids=[str(old.id)], physical=True) == 200
+        assert remove("admin", last=5) == 200
+        assert scope.session("s").turns == ()
+
+
+@pytest.mark.parametrize(
+    "path", ["/users/ana/export", "/users/ana/deleted", "/episodes", "/nowhere"]
+)
+def test_no_answer_is_stored_by_a_cache(client: httpx.Client, path: str):
+    client.post("/sessions/s/messages", json=WHO | {"messages": [HELLO]})
+    kept = client.get(path, params=WHO).headers["cache-control"]
+    assert kept in ("no-store", "private, no-cache")
+
+
+def test_no_answer_of_mcp_is_stored_by_a_cache(client: httpx.Client):
+    url = str(client.base_url).removesuffix(f"{PREFIX}/") + "/mcp?agent=hr&user=ana"
+    sent = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    answer = client.post(url, json=sent)
+    assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store")

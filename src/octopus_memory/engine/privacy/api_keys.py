@@ -88,6 +88,14 @@ class ApiKeys:
         found = self._runtime.store.find_key(key_id)
         return None if found is None else sha256(self.signing_secret() + found[1]).digest()
 
+    def end_visit(self, visit: str, until: datetime) -> None:
+        """End a visit for every process; `until` is when it would have ended by itself."""
+        self._runtime.store.end_visit(visit, until, now=self._runtime.clock.now())
+
+    def has_visit_ended(self, visit: str, until: datetime) -> bool:
+        """True if `end_visit` ended this visit."""
+        return self._runtime.store.has_visit_ended(visit, until)
+
     def ring(self) -> KeyRing:
         """Make the cache by which a service authenticates tokens."""
         return KeyRing(self._runtime.store, self._runtime.clock)

@@ -6,6 +6,8 @@ and it ends when the API key is revoked, rotated away or expires.
 
 The cookie for a JWT holds the token's principal and expiry, not the token, signed with the
 database's secret. It ends when the token expires.
+
+Signing out records the visit in the database as ended, so that its cookie is worth nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from hashlib import sha256
 
 from ...domain.errors import InvalidInput
@@ -121,7 +124,9 @@ class SignIn:
 
     def with_local_token(self, given: str) -> str | None:
         """Return the cookie for the token that `octopus inspect` put into the address."""
-        if self._local_token is None or not secrets.compare_digest(given, self._local_token):
+        if self._local_token is None or not secrets.compare_digest(
+            given.encode(), self._local_token.encode()
+        ):
             return None
         return self._signed(_LOCAL)
 
@@ -134,7 +139,7 @@ class SignIn:
         right = self._signature(name, issued)
         if right is None or not secrets.compare_digest(cookie.encode(), right.encode()):
             return None
-        if not 0 <= time.time() - int(issued) < SECONDS:
+        if not 0 <= time.time() - int(issued) < SECONDS or self._has_ended(cookie):
             return None
         if name == _LOCAL:
             return local_operator(cookie)
@@ -144,8 +149,19 @@ class SignIn:
         key = self._key(name)
         return None if key is None else Visitor(principal=key.principal(), cookie=cookie)
 
+    def end(self, cookie: str) -> None:
+        """End a visit in every process, before its time."""
+        if cookie:
+            self._memory.api_keys.end_visit(*_visit_of(cookie))
+
+    def _has_ended(self, cookie: str) -> bool:
+        return self._memory.api_keys.has_visit_ended(*_visit_of(cookie))
+
     def is_locked(self, address: str) -> bool:
-        """True if too many wrong credentials came from an address in the last minute."""
+        """True if too many wrong credentials came from an address in the last minute.
+
+        Each process counts its own, because a valid credential is never refused for it.
+        """
         recent = [
             at for at in self._wrong.get(address, ()) if time.monotonic() - at < _WRONG_SECONDS
         ]
@@ -178,6 +194,12 @@ class SignIn:
     def _key(self, key_id: str) -> ApiKey | None:
         found = self._memory.api_keys.find(key_id)
         return found if found is not None and found.is_valid(self._memory.now()) else None
+
+
+def _visit_of(cookie: str) -> tuple[str, datetime]:
+    """Return the id of a signed cookie's visit, and the time at which it ends by itself."""
+    until = datetime.fromtimestamp(int(cookie.split(".")[1]) + SECONDS, UTC)
+    return sha256(cookie.encode()).hexdigest()[:32], until
 
 
 def local_operator(cookie: str = "") -> Visitor:

@@ -268,8 +268,6 @@ class Inspector:
         address = network_of(request.client.host if request.client else "unknown")
         if not _is_same_origin(request):
             return self._problem(None, 403, "This form came from another site.")
-        if self._sign_in.is_locked(address):
-            return self._sign_in_page(to, 429, "Too many wrong credentials. Wait a minute.")
         given = form.get("key", "").strip()
         cookie = await run_in_threadpool(self._sign_in.with_key, given)
         try:
@@ -280,6 +278,9 @@ class Inspector:
             log.warning("a JWT could not be checked: %s", type(error).__name__)
             return self._sign_in_page(to, 503, "The token cannot be checked now. Try again later.")
         if cookie is None:
+            # Only instead of a 401, because others may send valid credentials from this address.
+            if self._sign_in.is_locked(address):
+                return self._sign_in_page(to, 429, "Too many wrong credentials. Wait a minute.")
             self._sign_in.note_wrong(address)
             words = "key or token" if self._sign_in.takes_jwts else "key"
             return self._sign_in_page(to, 401, f"This {words} is not valid, or has expired.")
@@ -295,6 +296,8 @@ class Inspector:
         visitor = await self._visitor(request)
         if visitor is not None and not _is_own(request, await _form(request), visitor):
             return self._problem(visitor, 403, "This form is too old. Go back and reload it.")
+        if visitor is not None:
+            await run_in_threadpool(self._sign_in.end, visitor.cookie)
         response = _with_headers(RedirectResponse("/sign-in", 303))
         response.delete_cookie(self._sign_in.cookie_name, httponly=True, samesite="strict")
         return response
@@ -341,7 +344,10 @@ def _is_same_origin(request: Request) -> bool:
     origin = request.headers.get("origin")
     if origin is None:
         return True
-    return urlsplit(origin).netloc == request.headers.get("host", "")
+    try:
+        return urlsplit(origin).netloc == request.headers.get("host", "")
+    except ValueError:
+        return False
 
 
 def _own_path(given: str) -> str:

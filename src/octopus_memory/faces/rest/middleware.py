@@ -51,10 +51,11 @@ class Watch:
             nonlocal status, answering
             if message["type"] == "http.response.start":
                 status, answering = message["status"], True
-                message["headers"] = [
-                    *message["headers"],
-                    (b"x-request-id", request_id.encode()),
-                ]
+                headers = [*message["headers"], (b"x-request-id", request_id.encode())]
+                if not any(name.lower() == b"cache-control" for name, _ in headers):
+                    # Answers hold what people said, and no route has to remember it.
+                    headers.append((b"cache-control", b"no-store"))
+                message["headers"] = headers
             await send(message)
 
         try:

@@ -312,6 +312,8 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     find_key = reads(statements.api_keys.find, of_all)
     list_keys = reads(statements.api_keys.listed, of_tenant_or_all)
     update_key = writes(statements.api_keys.update, of_all)
+    end_visit = writes(statements.api_keys.end_visit, of_all)
+    has_visit_ended = reads(statements.api_keys.has_visit_ended, of_all)
     prune_idempotency_keys = writes(statements.idempotency.prune, of_all)
 
     def stats(self) -> StoreStats:

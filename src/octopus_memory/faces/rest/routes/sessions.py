@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from typing import Annotated
+from uuid import UUID
 
 from fastapi import Query, Request, Response
 
-from ....domain.identity import Principal
+from ....domain.identity import AccessRole, Principal
+from ....engine.scope import MemoryScope
 from ..authorize import memory_of, scope_of
 from ..http import answer, problems, tagged
 from ..identity import need
+from ..problems import Refused
 from ..requests import (
     ContextBody,
     FlushBody,
@@ -67,13 +70,38 @@ def add_to_session(
 def remove_turns(
     request: Request, caller: Principal, session_id: NameText, body: RemoveTurnsBody
 ) -> Response:
-    """Remove messages for good, with everything derived from them. Returns them once."""
-    need(caller, *WRITES)
-    scope = scope_of(request, caller, body.agent_id, body.user_id)
+    """Remove messages for good, with everything derived from them. Returns them once.
+
+    The role `agent` takes back messages of an open episode; what was said before is the user's.
+    """
+    need(caller, *SEES)
+    scope, ids = scope_of(request, caller, body.agent_id, body.user_id), body.ids
+    if caller.role is AccessRole.AGENT:
+        ids = _open_ones(scope, session_id, body)
     removed = scope.remove_turns(
-        session_id, ids=body.ids, last=body.last, physical=body.physical, actor=caller.actor
+        session_id, ids=ids, last=body.last, physical=body.physical, actor=caller.actor
     )
     return answer(request, TurnItems, turn_items(removed))
+
+
+def _open_ones(scope: MemoryScope, session_id: str, body: RemoveTurnsBody) -> list[UUID] | None:
+    """Return the chosen ids that are in an open episode; None if `last` chooses.
+
+    :raises Refused: an ended episode has one of the chosen messages
+    """
+    if body.physical:
+        raise Refused(403, "forbidden", "the role agent may not have the files rewritten")
+    own: set[UUID] = set()
+    for part in scope.session(session_id, last=body.last).episodes:
+        there = {turn.id for turn in part.turns}
+        chosen = there if body.ids is None else there.intersection(body.ids)
+        if chosen and not part.episode.is_open:
+            words = (
+                "the role agent may remove messages of an open episode alone: delete the episode"
+            )
+            raise Refused(403, "forbidden", words)
+        own |= chosen
+    return None if body.ids is None else sorted(own)
 
 
 @routes.get("/sessions", response_model=SessionList, responses=problems())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import rows
 from ..lazy import Connection, sa, schema, sql, types, without_snapshot
-from . import audit
+from . import audit, meta
 
 if TYPE_CHECKING:
     from .....domain.audit import AuditDraft
@@ -86,6 +86,26 @@ def update(
     if entry is not None:
         audit.append(conn, entry)
     return True
+
+
+def end_visit(conn: Connection, visit: str, until: datetime, *, now: datetime) -> None:
+    names = schema.meta.c.name
+    over = sa.and_(names > _VISIT, names < _visit_name("", now))
+    conn.execute(sa.delete(schema.meta).where(over))
+    meta.put(conn, _visit_name(visit, until), b"ended")
+
+
+@without_snapshot
+def has_visit_ended(conn: Connection, visit: str, until: datetime) -> bool:
+    return meta.get(conn, _visit_name(visit, until)) is not None
+
+
+_VISIT = "visit:"
+
+
+def _visit_name(visit: str, until: datetime) -> str:
+    """Name of a visit's record; in the order of time, so that the database finds old ones."""
+    return f"{_VISIT}{until:%Y%m%d%H%M%S}:{visit}"
 
 
 def _key(row: sa.Row[Any]) -> ApiKey:
