@@ -163,6 +163,24 @@ def test_a_model_that_answers_is_asked_once(database_url: str, server: FakeOpenA
         assert len(server.requests) == 1
 
 
+def test_nonsense_of_a_model_never_replaces_the_extract(
+    database_url: str, server: FakeOpenAIServer, caplog: pytest.LogCaptureFixture
+):
+    model = OpenAISummarizer("gpt-4o-mini", base_url=server.base_url, api_key="key")
+    invented = {"summary": "Sarah Miller sold 300 shares of Globex.", "key_facts": []}
+    with open_memory(database_url, summarizer=model) as memory:
+        server.answer(invented, times=6)
+        scope = memory.scope(user="u")
+        episode = scope.store(TALK)
+        assert memory.run_pending().summarized == 0
+        assert scope.get(episode.id).episode.summarized_by == EXTRACTIVE
+        assert "what nobody said" in caplog.text
+        server.fail(times=3, status=500, message="unknown response_format")
+        scope.store(TALK)
+    assert "It answered: unknown response_format" in caplog.text
+    assert "leave days" not in caplog.text
+
+
 def test_a_summary_given_by_the_caller_is_not_replaced(database_url: str):
     model = FakeSummarizer("by the model")
     model.fail(times=100)

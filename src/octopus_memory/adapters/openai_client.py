@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from openai import OpenAI, OpenAIError
 
 
+_LONGEST_ANSWER = 300
+
+
 def make_client(
     purpose: str,
     base_url: str | None,
@@ -63,6 +66,15 @@ def remedy(client: OpenAI, error: OpenAIError, *, too_late: str, refused: str) -
         case _:
             words = f"could not be asked ({type(error).__name__}): check api_key and base_url"
     return f"{host(client)} {words}"
+
+
+def answer_of(error: OpenAIError) -> str:
+    """What the endpoint said of an error, on one line; it may quote what was sent."""
+    found = getattr(error, "body", None)
+    while isinstance(found, dict):
+        found = next((found[name] for name in ("message", "detail", "error") if name in found), "")
+    said = " ".join(str(found or "").split())
+    return said if len(said) <= _LONGEST_ANSWER else f"{said[:_LONGEST_ANSWER]}…"
 
 
 def host(client: OpenAI) -> str:

@@ -59,6 +59,11 @@ class OctopusError(Exception):
         return _unpickle, (type(self), self.args), self.__dict__
 
 
+def for_log(error: Exception) -> str:
+    """Return what a log may hold of any error: its class name, with the message if that is safe."""
+    return error.for_log() if isinstance(error, OctopusError) else type(error).__name__
+
+
 def _unpickle(kind: type[OctopusError], args: tuple[Any, ...]) -> OctopusError:
     return kind.__new__(kind, *args)
 

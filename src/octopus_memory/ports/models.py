@@ -49,7 +49,8 @@ class Summarizer(Protocol):
     def summarize(self, turns: Sequence[Turn], *, timeout: float) -> Summary:
         """A summary of at most 2,000 characters, within about `timeout` seconds.
 
-        :raises SummarizerFailed: when the model is slow, down, refuses, or answers malformed
+        :raises SummarizerFailed: when the model is slow, down, refuses, or answers malformed; its
+            message is logged, so it holds no text of the conversation
         """
 
 

@@ -145,10 +145,17 @@ def test_doctor_reads_wrong_settings():
 def test_doctor_asks_the_summarizer(server, monkeypatch):
     monkeypatch.setenv("OCTOPUS_SUMMARIZER", "openai")
     monkeypatch.setenv("OCTOPUS_OPENAI_API_KEY", "sk-very-secret")
-    assert checks()["summarizer"]["detail"] == "openai/gpt-4o-mini answers"
-    server.fail(status=500)
+    good = {"summary": "The user prefers to be addressed formally.", "key_facts": []}
+    server.answer(good)
+    detail = "openai/gpt-4o-mini answers in the form json_schema"
+    assert checks()["summarizer"]["detail"] == detail
+    server.fail(status=500, message="response_format: only json_object is known")
+    server.answer(good)
+    assert checks()["summarizer"]["detail"].endswith("in the form json_object")
+    server.fail(status=503, message="the model is loading")
     found = checks()
     assert found["summarizer"]["status"] == "warning"
+    assert "It answered: the model is loading" in found["summarizer"]["detail"]
     assert "extractive" in found["summarizer"]["remedy"]
     assert found["chat model"]["status"] == "ok"
     assert "secret" not in run("doctor").output

@@ -104,3 +104,15 @@ def test_no_file_is_overwritten(there: str) -> None:
 def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
     assert "KIND: must be one of library, openai" in run("init", "dog", code=1).stderr
     assert "KIND: must be given" in run("init", code=1).stderr
+
+
+@pytest.mark.parametrize("name", ["octopus.toml", "agent.py"])
+def test_nothing_is_written_through_a_link(tmp_path: Path, name: str) -> None:
+    outside = tmp_path / "outside"
+    link = Path("new") / name
+    link.parent.mkdir()
+    link.symlink_to(outside)
+    refused = run("init", "library", "--folder", "new", code=1)
+    assert name in refused.output
+    assert not outside.exists()
+    assert [each.name for each in link.parent.iterdir()] == [name]

@@ -14,6 +14,7 @@ from ...domain.errors import InvalidSetting, SummarizerFailed
 from ...domain.facts import FACT_LIMIT, MOST_FACTS_OF_EPISODE, FactKind, FoundFact, check_slot
 from ...domain.message import Role
 from .. import openai_client
+from .grounding import Grounding, NotSaid
 
 if TYPE_CHECKING:
     from openai import OpenAIError
@@ -23,6 +24,10 @@ _MAX_FACT_CHARS = 200
 _MAX_TOOL_CHARS = 2_000
 _MIN_INPUT_CHARS = 1_000
 _CONNECT_SECONDS = 5.0
+_QUOTED_CHARS = 16
+_OBJECT_SHARE = 0.6
+_MOST_TOKENS = 2_000
+"""Most tokens of an answer without a schema, whose end a weak model may not find."""
 _CUT = " [… left out …] "
 
 _SCHEMA: Any = {
@@ -57,6 +62,13 @@ _SCHEMA: Any = {
     },
 }
 _ANY_OBJECT: Any = {"type": "json_object"}
+_TEXT: Any = None
+_FORMS = (_SCHEMA, _ANY_OBJECT, _TEXT)
+"""Forms of an answer, from the strictest to the one that every endpoint gives."""
+_FORM_WORDS = ("response_format", "json_schema", "json_object", "structured output")
+_SERVER_ERROR = 500
+_STEP_DOWN = frozenset({400, 415, 422, 500, 501})
+"""Statuses by which endpoints refuse a form. A 500 says so in its message, or may pass."""
 
 _UNFINISHED = {
     "length": "the answer was cut off at the model's output limit: use a model with a larger one",
@@ -64,6 +76,12 @@ _UNFINISHED = {
 }
 _KINDS = frozenset(kind.value for kind in FactKind)
 _SINGLE = frozenset({FactKind.NAME.value, FactKind.HOME.value})
+_DECODER = json.JSONDecoder()
+_MOST_OBJECTS = 100
+_THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)|```\w*", re.DOTALL)
+_LABEL = re.compile(r"\A[\s*#]*summary[\s*]*:[\s*]*", re.IGNORECASE)
+_LINE_TEXT = re.compile(r'"text": "([^"]+)"\}')
+_TELLING = re.compile(r"\S+@\S+|\d{3,}")
 _NOT_TEXT = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 
 
@@ -95,16 +113,25 @@ class OpenAISummarizer:
         self._client = openai_client.make_client(
             "the OpenAI summarizer", base_url, api_key, max_retries=0
         )
-        self._form = _SCHEMA
-        prompt = files(__package__).joinpath("prompts", "episode_summary.md")
-        self._instructions = prompt.read_text(encoding="utf-8")
+        self._first = self._doubts = 0
+        prompts = files(__package__).joinpath("prompts")
+        self._instructions = prompts.joinpath("episode_summary.md").read_text(encoding="utf-8")
+        self._plain = prompts.joinpath("plain_summary.md").read_text(encoding="utf-8")
 
     @property
     def name(self) -> str:
         return f"openai/{self._model}"
 
+    @property
+    def form(self) -> str:
+        """The form in which the endpoint answers, as far as it is known."""
+        return _name_of(_FORMS[self._first])
+
     def summarize(self, turns: Sequence[Turn], *, timeout: float) -> Summary:
-        """Send one request and validate the answer. The worker retries, not this method.
+        """Ask for a summary and check it. The worker retries, not this method.
+
+        An endpoint that does not support a form, or a model that does not keep to it, is asked in
+        the next simpler form. What nobody said is dropped from the answer.
 
         :raises SummarizerFailed: with the cause, without text of the conversation
         """
@@ -113,66 +140,103 @@ class OpenAISummarizer:
             raise SummarizerFailed(f"{self.name}: the episode has no text to summarize")
         # Escape closing tags inside the conversation, so that none ends it early.
         conversation = _cut_middle(lines, self._max_input_chars).replace("</", "<\\/")
-        messages = [
-            {"role": "system", "content": self._instructions},
-            {"role": "user", "content": f"<conversation>\n{conversation}\n</conversation>"},
-        ]
-        body = self._answer(messages, timeout)
-        try:
-            return _summary(_content(body), turns)
-        except SummarizerFailed as error:
-            raise SummarizerFailed(f"{self.name}: {error}") from error.__cause__
+        deadline = time.monotonic() + timeout
+        wrong: Exception = AssertionError()
+        unsupported: list[_Unsupported] = []
+        for place in range(self._first, len(_FORMS)):
+            try:
+                body = self._answer(conversation, _FORMS[place], deadline, timeout)
+                self._remember(unsupported)
+                unsupported.clear()
+                made = _summary(
+                    _content(body, _FORMS[place]), turns, is_plain=_FORMS[place] is _TEXT
+                )
+                checked = Grounding(turns, self._instructions).check(made)
+            except _Unsupported as error:
+                unsupported.append(error)
+                wrong = error
+            except (_Misshapen, NotSaid) as error:
+                # The model's fault and not the endpoint's: the next episode may fare better.
+                wrong = error
+            except _Unusable as error:
+                wrong = error
+                break
+            else:
+                return checked
+        raise SummarizerFailed(f"{self.name}: {wrong}") from wrong.__cause__
+
+    def _remember(self, unsupported: Sequence[_Unsupported]) -> None:
+        """Ask for less from now on, where the same request was answered in a simpler form.
+
+        An error that does not name the form may have been a passing one, unless it comes twice.
+        """
+        if not unsupported:
+            self._doubts = 0
+            return
+        self._doubts += 1
+        if self._doubts > 1 or all(error.is_certain for error in unsupported):
+            self._first = min(self._first + len(unsupported), len(_FORMS) - 1)
+            self._doubts = 0
 
     def close(self) -> None:
         """Close the connections. The summarizer cannot be used afterwards."""
         self._client.close()
 
-    def _answer(self, messages: Any, timeout: float) -> bytes:
+    def _answer(self, conversation: str, form: Any, deadline: float, timeout: float) -> bytes:
         import openai
 
         if self._client.is_closed():
             raise SummarizerFailed(f"{self.name}: this summarizer is closed: make a new one")
-        deadline = time.monotonic() + timeout
         try:
-            return self._ask_in_form(messages, deadline)
+            return self._ask(conversation, form, deadline)
+        except openai.APITimeoutError as error:
+            if form is _ANY_OBJECT and time.monotonic() < deadline:
+                raise _Misshapen(f"{self._host} {_too_late(timeout)}") from error
+            raise SummarizerFailed(f"{self.name}: {self._remedy(error, timeout)}") from error
+        except openai.APIStatusError as error:
+            words = self._remedy(error, timeout, conversation)
+            if error.status_code in _STEP_DOWN and form is not _TEXT:
+                said = openai_client.answer_of(error).casefold()
+                is_certain = error.status_code < _SERVER_ERROR or any(
+                    each in said for each in _FORM_WORDS
+                )
+                raise _Unsupported(words, is_certain=is_certain) from error
+            raise SummarizerFailed(f"{self.name}: {words}") from error
         except openai.OpenAIError as error:
-            raise SummarizerFailed(self._remedy(error, timeout)) from error
+            raise SummarizerFailed(f"{self.name}: {self._remedy(error, timeout)}") from error
         except Exception as error:
             # While the body is read, errors of the HTTP library come through; which library that
             # is depends on the version of `openai`.
             late = time.monotonic() >= deadline
+            if form is _ANY_OBJECT and not late and isinstance(error, TimeoutError):
+                raise _Misshapen(f"{self._host} {_too_late(timeout)}") from error
             words = _too_late(timeout) if late else "broke off in the middle of its answer: retry"
             raise SummarizerFailed(f"{self.name}: {self._host} {words}") from error
 
-    def _ask_in_form(self, messages: Any, deadline: float) -> bytes:
-        """Ask for the schema, or for any JSON object if the endpoint does not support schemas."""
-        import openai
-
-        form = self._form
-        try:
-            return self._ask(messages, form, deadline)
-        except (openai.BadRequestError, openai.UnprocessableEntityError):
-            # Endpoints report missing support in different ways, so retry after any rejection.
-            if form is _ANY_OBJECT:
-                raise
-        body = self._ask(messages, _ANY_OBJECT, deadline)
-        self._form = _ANY_OBJECT
-        return body
-
-    def _ask(self, messages: Any, form: Any, deadline: float) -> bytes:
+    def _ask(self, conversation: str, form: Any, deadline: float) -> bytes:
         import openai
 
         left = max(deadline - time.monotonic(), 0.001)
+        if form is _ANY_OBJECT:
+            # Small models write blanks without an end where any object is right: text needs time.
+            left *= _OBJECT_SHARE
+        until = time.monotonic() + left
         ask = self._client.chat.completions.with_streaming_response.create
         limits = openai.Timeout(left, connect=min(left, _CONNECT_SECONDS))
-        with ask(
-            model=self._model, messages=messages, response_format=form, timeout=limits
-        ) as answer:
+        instructions = self._plain if form is _TEXT else self._instructions
+        messages: Any = [
+            {"role": "system", "content": instructions},
+            {"role": "user", "content": f"<conversation>\n{conversation}\n</conversation>"},
+        ]
+        asked: dict[str, Any] = {} if form is _TEXT else {"response_format": form}
+        if form is not _SCHEMA:
+            asked["max_tokens"] = _MOST_TOKENS
+        with ask(model=self._model, messages=messages, timeout=limits, **asked) as answer:
             body = bytearray()
             # The library's timeout is per read, and some gateways send blanks while they wait.
             for chunk in answer.iter_bytes():
                 body += chunk
-                if time.monotonic() >= deadline:
+                if time.monotonic() >= until:
                     raise TimeoutError
         return bytes(body)
 
@@ -180,14 +244,47 @@ class OpenAISummarizer:
     def _host(self) -> str:
         return openai_client.host(self._client)
 
-    def _remedy(self, error: OpenAIError, timeout: float) -> str:
+    def _remedy(self, error: OpenAIError, timeout: float, conversation: str = "") -> str:
         words = openai_client.remedy(
             self._client,
             error,
             too_late=_too_late(timeout),
             refused="check that the model can answer in JSON, or lower max_input_chars",
         )
-        return f"{self.name}: {words}"
+        said = openai_client.answer_of(error)
+        if not said or _quotes(said, conversation) or self._client.api_key in said:
+            return words
+        return f"{words}. It answered: {said}"
+
+
+class _Unusable(Exception):
+    """Raised for an answer that holds no summary."""
+
+
+class _Misshapen(_Unusable):
+    """Raised for an answer of another shape, which a simpler form may mend."""
+
+
+class _Unsupported(Exception):
+    """Raised where an endpoint refuses a request, perhaps for the form that it asks for."""
+
+    def __init__(self, words: str, *, is_certain: bool) -> None:
+        super().__init__(words)
+        self.is_certain = is_certain
+        """False where it may be a passing failure, which is no reason to ask for less later."""
+
+
+def _name_of(form: Any) -> str:
+    return "text" if form is _TEXT else str(form["type"])
+
+
+def _quotes(said: str, conversation: str) -> bool:
+    """Return whether an endpoint's message may quote the conversation, which no log may hold."""
+    slices = (said[at : at + _QUOTED_CHARS] for at in range(len(said) - _QUOTED_CHARS + 1))
+    short = (text for text in _LINE_TEXT.findall(conversation) if len(text) < _QUOTED_CHARS)
+    return any(each in conversation for each in (*slices, *_TELLING.findall(said))) or any(
+        text in said for text in short
+    )
 
 
 def _too_late(timeout: float) -> str:
@@ -231,47 +328,70 @@ def _cut_middle(text: str, limit: int) -> str:
     return text[:half] + _CUT + text[-half:]
 
 
-def _content(body: bytes) -> str:
+def _content(body: bytes, form: Any) -> str:
     """Text of a completed answer.
 
-    :raises SummarizerFailed: if there is none
+    :raises _Unusable: if there is none
     """
     try:
         choice = json.loads(body)["choices"][0]
         message, reason = choice["message"], choice.get("finish_reason")
         content, refusal = message.get("content"), message.get("refusal")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise SummarizerFailed(
+        raise _Unusable(
             "the answer is malformed, not a chat completion: check that base_url is an "
             "OpenAI-compatible API (most end in /v1)"
         ) from error
     if refusal:
-        raise SummarizerFailed("the model refused to summarize this episode")
+        raise _Unusable("the model refused to summarize this episode")
     if reason in _UNFINISHED:
-        raise SummarizerFailed(_UNFINISHED[reason])
+        # A model that finds no end of an object may find one of a text.
+        raise (_Unusable if form is _SCHEMA else _Misshapen)(_UNFINISHED[reason])
     if not isinstance(content, str) or not content.strip():
-        raise SummarizerFailed("the model's answer is empty")
+        raise _Unusable("the model's answer is empty")
     return content
 
 
-def _summary(content: str, turns: Sequence[Turn]) -> Summary:
-    # Without a schema, models put the JSON into a code block, or thoughts before it.
-    start, end = content.find("{"), content.rfind("}") + 1
-    try:
-        given = json.loads(content[start:end])
-    except (ValueError, RecursionError) as error:
-        raise SummarizerFailed("the model's answer is malformed JSON: try another model") from error
-    text, facts = given.get("summary"), given.get("key_facts")
+def _summary(content: str, turns: Sequence[Turn], *, is_plain: bool) -> Summary:
+    """Read an answer: the first JSON object with a summary, or with `is_plain` the text itself.
+
+    Models put the JSON into a code block, or thoughts before it.
+    """
+    given = _object(content)
+    if given is None and is_plain:
+        prose = _LABEL.sub("", _THOUGHTS.sub("", content)).strip()
+        given = None if prose.startswith(("{", "[")) else {"summary": prose}
+    if given is None:
+        raise _Misshapen("the model's answer is malformed JSON: try another model")
+    text, facts = given.get("summary"), given.get("key_facts", [] if is_plain else None)
     shaped = isinstance(text, str) and isinstance(facts, list)
     if not shaped or not all(isinstance(fact, str) for fact in facts):
-        raise SummarizerFailed(
+        raise _Misshapen(
             "the model's answer has the wrong shape, not a summary and key_facts: "
             "try a model that knows structured output"
         )
     text = _limited(text, SUMMARY_LIMIT)
     if not text:
-        raise SummarizerFailed("the model's summary is empty")
+        raise _Misshapen("the model's summary is empty")
     return Summary(text=text, key_facts=_distinct(facts), facts=_standing(given, turns))
+
+
+def _object(content: str) -> dict[str, Any] | None:
+    """The first JSON object that has a summary, or else the first one; None without any."""
+    first, at = None, content.find("{")
+    for _ in range(_MOST_OBJECTS):
+        if at < 0:
+            break
+        try:
+            found, end = _DECODER.raw_decode(content, at)
+        except (ValueError, RecursionError):
+            at = content.find("{", at + 1)
+            continue
+        if "summary" in found:
+            return dict(found)
+        first = found if first is None else first
+        at = content.find("{", end)
+    return first
 
 
 def _standing(given: Mapping[str, Any], turns: Sequence[Turn]) -> tuple[FoundFact, ...]:

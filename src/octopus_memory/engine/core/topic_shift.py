@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ...domain import tool_calls, topics
 from ...domain.episode import Episode, Scope, Turn
+from ...domain.errors import for_log
 from ...domain.message import Message, Role
 from ...domain.topics import CosineScale, TopicTurn
 from ...ports.episodes import EpisodeLog
@@ -119,7 +120,7 @@ class TopicWatch:
             scale = self._scale or self._measured()
             vectors = self._vectors([*window, new, *answered])
         except Exception as error:  # noqa: BLE001 - storing never fails because a model did
-            log.warning("topic-shift detection skipped, embedder failed: %s", type(error).__name__)
+            log.warning("topic-shift detection skipped, embedder failed: %s", for_log(error))
             self._paused_until = now + _PAUSE
             return False
         cosine = topics.cohesion(vectors[: len(window)], vectors[len(window) :])

@@ -23,6 +23,7 @@ from ...domain.errors import (
     InvalidSetting,
     StoreCorrupt,
     StoreError,
+    for_log,
 )
 from ...domain.message import Role
 from ...domain.policy import MemoryConfig
@@ -275,7 +276,7 @@ def _improve(runtime: Runtime, model: Summarizer, work: Work, worker_id: str) ->
         # The database failed, not this episode.
         raise
     except Exception as error:  # noqa: BLE001 - any failure of a model is tried again
-        log.warning("summarizer %s failed: %s", model.name, type(error).__name__)
+        log.warning("summarizer %s failed: %s", model.name, for_log(error))
         _give_back(runtime, [work], worker_id)
         return False
     summary = close.new_summary(runtime, work.scope, close.limited(made), model.name, turns=turns)

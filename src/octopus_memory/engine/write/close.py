@@ -26,6 +26,7 @@ from ...domain.errors import (
     EpisodeNotFound,
     InvalidInput,
     SettingsChanged,
+    for_log,
 )
 from ...domain.facts import Fact, FactOrigin
 from ...ports.values import Append, Closing, Lexical, NewSummary, SummarySource, Target
@@ -326,7 +327,7 @@ def _made_summary(
             made = model.summarize(turns, timeout=runtime.timeouts.at_close)
             return limited(made), model.name, False
         except Exception as error:  # noqa: BLE001 - closing never fails because a model did
-            log.warning("summarizer %s failed at close: %s", model.name, type(error).__name__)
+            log.warning("summarizer %s failed at close: %s", model.name, for_log(error))
     made = runtime.extractive.summarize(turns, timeout=runtime.timeouts.at_close)
     return limited(made), runtime.extractive.name, model is not None
 

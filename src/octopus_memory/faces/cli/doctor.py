@@ -293,7 +293,9 @@ def _summarizer(settings: Settings) -> Check:
             detail=str(error),
             remedy="until it answers, episodes get extractive summaries",
         )
-    return Check(name="summarizer", status=Status.OK, detail=f"{model.name} answers")
+    form = getattr(model, "form", None)
+    detail = f"{model.name} answers" + (f" in the form {form}" if form else "")
+    return Check(name="summarizer", status=Status.OK, detail=detail)
 
 
 def _sample_turn() -> Turn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import dataclass
 from importlib.resources import files
@@ -160,12 +161,14 @@ def _write(starter: Starter, folder: Path) -> list[str]:
     starters = files(__package__).joinpath("starters")
     wanted = {folder / _SETTINGS: _SETTINGS, folder / starter.file: starter.source}
     for path in wanted:
-        if path.exists():
+        if os.path.lexists(path):
             raise InvalidInput("--folder", f"must not hold {path.name} yet: choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
     for path, source in wanted.items():
         text = starters.joinpath(source).read_text(encoding="utf-8")
-        path.write_text(_with_program(text) if path.suffix == ".json" else text, encoding="utf-8")
+        # Only a new file, because a link would lead to one outside of the folder.
+        with path.open("x", encoding="utf-8") as file:
+            file.write(_with_program(text) if path.suffix == ".json" else text)
     return [str(path) for path in wanted]
 
 

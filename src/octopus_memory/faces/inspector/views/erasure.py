@@ -18,7 +18,7 @@ from ....domain.erasure import (
     Subject,
     is_genuine,
 )
-from ....domain.errors import InvalidInput, OctopusError
+from ....domain.errors import InvalidInput, OctopusError, for_log
 from ....domain.identity import AccessRole
 from ....engine.core.audit import subject_of
 from ....engine.privacy import erasure as engine
@@ -121,7 +121,7 @@ def _complete(visit: Visit, begun: Erasure, trace: Trace | None) -> None:
         engine.complete(visit.memory.runtime, begun)
         found = None if trace is None else trace.search()
     except (OctopusError, OSError) as error:
-        words = error.for_log() if isinstance(error, OctopusError) else type(error).__name__
+        words = for_log(error)
         log.warning("completing an erasure failed and will be retried: %s", words)
     finally:
         _searches.end(begun.id, found)
