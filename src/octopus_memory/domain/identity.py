@@ -17,6 +17,10 @@ ACTING_AS = " as "
 """Stands in the audit log between a credential and the actor that its holder named."""
 
 
+MOST_AGENTS = 1_000
+"""Maximum number of agents of a credential: every listing names them in one statement."""
+
+
 class AccessRole(StrEnum):
     AGENT = "agent"
     """May write and recall as its agents, for every user."""
@@ -48,6 +52,8 @@ class Principal:
             raise InvalidInput("user", "must be given for a credential with the role user")
         if self.user is not None:
             check_name("user", self.user)
+        if self.agents is not None and len(self.agents) > MOST_AGENTS:
+            raise InvalidInput("agents", f"must be at most {MOST_AGENTS:,}, or left out for all")
         for agent in self.agents or ():
             check_name("agent", agent)
 

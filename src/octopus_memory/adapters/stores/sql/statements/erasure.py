@@ -208,21 +208,20 @@ def left_of(conn: Connection, erasure: Erasure) -> dict[str, int]:
     if erasure.chosen is not None:
         return forget.left_of(conn, erasure, erasure.chosen)
     left = {}
+    only = erasure.episode_ids if erasure.episode_id is None else (erasure.episode_id,)
     for name, table in _tables().items():
         wanted = [table.c.tenant == erasure.tenant]
-        only = list(erasure.episode_ids)
-        if erasure.episode_id is not None:
-            only = [erasure.episode_id]
-        if only:
-            if "episode_id" not in table.c and table is not schema.episodes:
-                continue
-            own = table.c.id if table is schema.episodes else table.c.episode_id
-            wanted.append(own.in_(only))
         if table is schema.work:
             # Removals for the mirror are counted by `waiting_removals`.
             wanted.append(schema.work.c.kind != rows.KINDS[WorkKind.UNINDEX])
-        left[name] = _count_in(conn, table, table.c.scope_id, erasure.scope_ids, wanted)
-    if erasure.episode_id is None and not erasure.episode_ids:
+        if not only:
+            left[name] = _count_in(conn, table, table.c.scope_id, erasure.scope_ids, wanted)
+        elif "episode_id" in table.c or table is schema.episodes:
+            # An episode and a session are of one scope.
+            wanted.append(table.c.scope_id.in_(erasure.scope_ids))
+            own = table.c.id if table is schema.episodes else table.c.episode_id
+            left[name] = _count_in(conn, table, own, only, wanted)
+    if not only:
         left["scopes"] = _count_in(conn, schema.scopes, schema.scopes.c.id, erasure.scope_ids, [])
     return left
 
@@ -230,12 +229,13 @@ def left_of(conn: Connection, erasure: Erasure) -> dict[str, int]:
 def _count_in(
     conn: Connection,
     table: sa.Table,
-    column: sa.ColumnElement[int],
-    scope_ids: Sequence[int],
+    column: sa.ColumnElement[Any],
+    ids: Sequence[Any],
     wanted: list[sa.ColumnElement[bool]],
 ) -> int:
-    some = common.chunks(scope_ids)
-    return sum(_count(conn, table, [column.in_(ids), *wanted]) for ids in some)
+    """Count the rows with any of the ids, some ids at a time."""
+    some = common.chunks(ids)
+    return sum(_count(conn, table, [column.in_(part), *wanted]) for part in some)
 
 
 def _count(conn: Connection, table: sa.Table, wanted: Sequence[sa.ColumnElement[bool]]) -> int:

@@ -303,8 +303,8 @@ def replace_found(
     pinned = {row.id for row in known if row.is_pinned}
     found = {(fact.kind.value, fact.slot, fact.text): fact for fact in facts}
     gone = [key for key, said in there.items() if key not in pinned and said not in found]
-    if gone:
-        conn.execute(_drop, {"scope_": episode_key["scope_id"], "ids": gone})
+    for some in common.chunks(gone):
+        conn.execute(_drop, {"scope_": episode_key["scope_id"], "ids": some})
     kept = set(there.values())
     insert(
         conn,

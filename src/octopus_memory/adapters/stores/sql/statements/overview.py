@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .....domain.episode import Scope
 from .....ports.overview import MOST_READ
 from ..lazy import Connection, sa, schema, without_snapshot
+from . import common
 
 if TYPE_CHECKING:
     from .....domain.overview import ScopeOverview, ScopeSearch, TenantOverview
@@ -160,7 +161,9 @@ def _in_order(wanted: list[sa.ColumnElement[bool]], after: Scope | None) -> sa.S
 def _overviews(
     conn: Connection, tenant: str, found: Sequence[sa.Row[Any]]
 ) -> tuple[ScopeOverview, ...]:
-    counts = _counts(conn, tenant, [row.id for row in found]) if found else {}
+    counts: dict[int, dict[str, Any]] = {}
+    for some in common.chunks([row.id for row in found]):
+        counts |= _counts(conn, tenant, some)
     from .....domain.overview import ScopeOverview
 
     return tuple(
@@ -171,7 +174,7 @@ def _overviews(
     )
 
 
-def _counts(conn: Connection, tenant: str, ids: list[int]) -> dict[int, dict[str, Any]]:
+def _counts(conn: Connection, tenant: str, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     episodes, facts = schema.episodes, schema.facts
 
     def number(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
