@@ -119,6 +119,8 @@ class Settings:
     """Pooled connections to PostgreSQL or SQL Server."""
     statement_timeout_seconds: float = setting(float, 30.0, above=0)
     connect_timeout_seconds: float = setting(float, 10.0, above=0)
+    sqlserver_serialize: str = "auto"
+    """`auto`, `always` or `never`: one call of SQL Server's driver at a time."""
     embedder: str = "minilm"
     """`minilm`, `openai`, `fastembed`, `hashing`, or the name of an installed adapter."""
     summarizer: str = "extractive"

@@ -277,7 +277,8 @@ def open_store(settings: Settings, clock: Clock | None = None) -> EpisodeStore:
     if scheme == "sqlserver":
         from .adapters.stores.sqlserver.store import SqlServerStore
 
-        return SqlServerStore(settings.url, clock=clock, **_server_options(settings))
+        options = {"serialize": settings.sqlserver_serialize, **_server_options(settings)}
+        return SqlServerStore(settings.url, clock=clock, **options)
     known = ("sqlite", "postgresql", "sqlserver")
     store: EpisodeStore = _installed("stores", scheme, "database_url", known)(settings)
     return store

@@ -147,3 +147,16 @@ def _change(path: Path, statement: str) -> None:
     conn.execute(statement)
     conn.commit()
     conn.close()
+
+
+def test_a_session_that_lacks_turns_is_an_error(tmp_path: Path):
+    path = tmp_path / "memory.db"
+    with open_memory(path) as memory:
+        scope = memory.scope(user="u")
+        scope.add("s", [("user", f"Message {number}.") for number in range(60)])
+    _change(path, "DELETE FROM octopus_turns WHERE ordinal BETWEEN 9 AND 59")
+    with open_memory(path) as memory:
+        scope = memory.scope(user="u")
+        for last in (None, 20, 55):
+            with pytest.raises(StoreCorrupt, match="lacks"):
+                scope.session("s", last=last)

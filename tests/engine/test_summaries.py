@@ -139,26 +139,26 @@ def test_an_episode_closes_though_the_model_fails_and_is_improved_later(
         assert waiting(memory, WorkKind.SUMMARIZE) == 1
 
         server.clear()
-        server.answer({"summary": "Asked about holidays.", "key_facts": ["Likes formal words."]})
+        server.answer({"summary": "Asked about leave days.", "key_facts": ["Likes formal words."]})
         report = memory.run_pending()
         assert report.summarized == 1
         improved = scope.get(ep.id).episode
-        assert improved.summary == "Asked about holidays."
+        assert improved.summary == "Asked about leave days."
         assert improved.key_facts == ("Likes formal words.",)
         assert improved.summarized_by == model.name
         assert (improved.ended_at, improved.end_reason) == (closed.ended_at, closed.end_reason)
         assert waiting(memory, WorkKind.SUMMARIZE) == waiting(memory) == 0
         _, rows = memory.runtime.store.recall_rows(scope.scope, after=0)
         assert [row.ordinal for row in rows] == [0, 1, SUMMARY_ORDINAL]
-        assert scope.recall("holidays")[0].episode_id == ep.id
+        assert scope.recall("leave days")[0].episode_id == ep.id
 
 
 def test_a_model_that_answers_is_asked_once(database_url: str, server: FakeOpenAIServer):
     model = OpenAISummarizer("gpt-4o-mini", base_url=server.base_url, api_key="key")
     with open_memory(database_url, summarizer=model) as memory:
-        server.answer({"summary": "Asked about holidays.", "key_facts": []})
+        server.answer({"summary": "Asked about leave days.", "key_facts": []})
         episode = memory.scope(user="u").store(TALK)
-        assert (episode.summary, episode.summarized_by) == ("Asked about holidays.", model.name)
+        assert (episode.summary, episode.summarized_by) == ("Asked about leave days.", model.name)
         assert memory.run_pending().summarized == 0
         assert len(server.requests) == 1
 

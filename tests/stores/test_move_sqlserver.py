@@ -20,7 +20,7 @@ from octopus_memory.testing.store.base import snapshot
 from octopus_memory.testing.store.erasure import erase
 from tests.support.sqlserver_double import Driver, Server
 
-URL = "sqlserver://sa:secret@example.invalid:1433/memory"
+URL = "sqlserver://sa:secret@example.invalid:1433/memory?Encrypt=no"
 SCOPES = [make_scope(f"user {number}") for number in range(5)]
 
 

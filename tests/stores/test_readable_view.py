@@ -21,9 +21,17 @@ OLD = datetime(1969, 12, 31, 23, 59, 58, 750_000, tzinfo=UTC)
 SAID = [("user", "How many leave days do I have left?"), ("assistant", "You have 12.")]
 
 
+def _engine(url: str) -> sa.Engine:
+    if url.startswith("sqlserver:"):
+        from octopus_memory.adapters.stores.sqlserver.engine import Engines
+
+        return Engines(url, pool_size=1, statement_seconds=30, connect_seconds=30).writing()
+    return sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+
+
 def looked(url: str, *, reach: str = "all") -> list[dict[str, Any]]:
     """The rows of the view, as a person with a SQL client sees them."""
-    engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    engine = _engine(url)
     try:
         with engine.connect() as conn:
             if conn.dialect.name == "postgresql":
@@ -109,7 +117,7 @@ def test_a_tenant_sees_no_other(postgres_database: Database, as_owner: bool):
 
 def test_the_view_is_read_only(database_url: str, memory: EpisodicMemory):
     memory.scope(user="ana").store(SAID, session_id="s")
-    engine = sa.create_engine(database_url.replace("postgresql://", "postgresql+psycopg://"))
+    engine = _engine(database_url)
     for statement in (
         f"UPDATE {views.NAME} SET message_count = 0",
         f"DELETE FROM {views.NAME}",

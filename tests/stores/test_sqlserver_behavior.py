@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -16,9 +18,10 @@ pytest.importorskip("mssql_python", reason="needs the extra sqlserver")
 from mssql_python import parameter_helper
 from mssql_python.constants import ConstantsDDBC as Odbc
 
-from octopus_memory.adapters.stores.sql import migrate, move, schema
+from octopus_memory.adapters.stores.sql import migrate, move, schema, views
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.adapters.stores.sqlserver import dialect as sqlserver_dialect
+from octopus_memory.adapters.stores.sqlserver import maintenance, serial
 from octopus_memory.adapters.stores.sqlserver.dialect import SqlServerDialect
 from octopus_memory.adapters.stores.sqlserver.engine import Engines
 from octopus_memory.adapters.stores.sqlserver.store import SqlServerStore
@@ -36,9 +39,9 @@ from octopus_memory.testing import make_append, make_closing, make_next, make_sc
 from octopus_memory.testing.store.base import ANA, FAR, after, claim_all, texts
 from octopus_memory.testing.store.transfer import make_brought
 from tests.support.older_database import make_older
-from tests.support.sqlserver_double import Driver, Server
+from tests.support.sqlserver_double import Cursor, Driver, Server, check_view
 
-URL = "sqlserver://sa:secret@example.invalid:1433/memory"
+URL = "sqlserver://sa:secret@example.invalid:1433/memory?Encrypt=no"
 DEADLOCK = "Transaction (Process ID 52) was deadlocked and has been chosen as the deadlock victim."
 LOST = "Communication link failure"
 
@@ -291,7 +294,10 @@ def test_a_server_that_is_not_microsofts_has_its_own_ways(server: Server) -> Non
     store.close()
 
 
-def test_two_that_open_a_new_database_wait_for_each_other(server: Server) -> None:
+def test_two_that_open_a_new_database_wait_for_each_other(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "_WAIT_SECONDS", 0.2)
     server.locks["octopus schema"] = Driver(server).connect("Server=", timeout=1)
     with pytest.raises(StoreBusy, match="another process"):
         SqlServerStore(URL)
@@ -372,7 +378,7 @@ def test_a_url_needs_a_server_and_a_database(url: str) -> None:
 def test_an_unknown_option_is_an_error() -> None:
     """By the driver itself, before it looks for the server."""
     with pytest.raises(InvalidSetting, match="option that the driver does not know"):
-        SqlServerStore(f"{URL}?TrustMe=yes")
+        SqlServerStore(f"{URL}&TrustMe=yes")
 
 
 def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -448,3 +454,129 @@ def test_an_append_to_an_open_episode_is_few_statements(
     server.seen.clear()
     store.append(make_next(write, "b"))
     assert len([text for text in server.seen if not text.startswith("SET ")]) == 6
+
+
+def test_a_message_before_the_answer_is_passed_over(store: SqlServerStore, server: Server) -> None:
+    server.says_first = True
+    with store.lead("nightly", worker_id="a") as lead:
+        assert lead is not None
+        with store.lead("nightly", worker_id="b") as other:
+            assert other is None
+
+
+def test_a_failing_lock_is_a_store_error(store: SqlServerStore, server: Server) -> None:
+    server.fail("sp_getapplock", "x", driver=LOST)
+    with pytest.raises(StoreUnavailable), store.lead("nightly", worker_id="a"):
+        pass
+
+
+def test_a_lead_is_given_back_by_name(store: SqlServerStore, server: Server) -> None:
+    with store.lead("nightly", worker_id="a"):
+        assert not [text for text in server.seen if "sp_releaseapplock" in text]
+    [released] = [text for text in server.seen if "sp_releaseapplock" in text]
+    assert "octopus nightly" in released
+
+
+def test_a_duplicate_is_a_race_in_every_language(store: SqlServerStore, server: Server) -> None:
+    server.fail(
+        "INSERT INTO octopus_turns",
+        "Verletzung der PRIMARY KEY-Einschränkung. Ein doppelter Schlüssel kann nicht sein.",
+        kind="IntegrityError",
+        driver="Integrity constraint violation",
+    )
+    assert len(store.append(make_append(ANA, "a"))) == 1
+
+
+def test_an_unknown_refusal_says_what_the_driver_says(
+    store: SqlServerStore, server: Server
+) -> None:
+    server.fail(
+        "INSERT INTO octopus_turns",
+        "Something about ana",
+        kind="ProgrammingError",
+        driver="Syntax error or access violation",
+    )
+    with pytest.raises(StoreError, match="Syntax error or access violation") as refused:
+        store.append(make_append(ANA, "a"))
+    assert "before this one" not in str(refused.value)
+    assert "about ana" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("e.message_count", "e.messages"),
+        ("CONVERT(varchar(1025), ", "CONVERT_FROM("),
+        (" + '-' + ", " || '-' || "),
+        ("AS agent_id", "AS user_id"),
+    ],
+)
+def test_the_statement_of_the_view_is_checked(server: Server, right: str, wrong: str) -> None:
+    statement = views.definition("mssql")
+    assert right in statement
+    SqlServerStore(URL).close()
+    check_view(server, statement)
+    with pytest.raises(AssertionError):
+        check_view(server, statement.replace(right, wrong))
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "machine", "needed"),
+    [
+        ("auto", {}, "aarch64", True),
+        ("auto", {"Encrypt": "strict"}, "arm64", True),
+        ("auto", {"encrypt": "No"}, "aarch64", False),
+        ("auto", {"Encrypt": "optional"}, "arm64", False),
+        ("auto", {}, "x86_64", False),
+        ("always", {"Encrypt": "no"}, "x86_64", True),
+        ("never", {}, "aarch64", False),
+    ],
+)
+def test_driver_calls_are_serialized_where_the_fault_is(
+    mode: str, options: dict[str, str], machine: str, needed: bool
+) -> None:
+    assert serial.is_needed(mode, options, machine) is needed
+
+
+def test_an_unknown_way_to_serialize_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="sqlserver_serialize"):
+        SqlServerStore(URL, serialize="sometimes")
+
+
+@pytest.mark.parametrize(("mode", "most"), [("always", 1), ("never", 4)])
+def test_one_thread_at_a_time_is_in_the_driver(
+    server: Server, monkeypatch: pytest.MonkeyPatch, mode: str, most: int
+) -> None:
+    store = SqlServerStore(URL, serialize=mode, pool_size=8)
+    inside, seen, count = 0, [], threading.Lock()
+    together = threading.Barrier(4)
+    read = Cursor.execute
+
+    def watched(cursor: Cursor, *given: Any) -> None:
+        nonlocal inside
+        with count:
+            inside += 1
+            seen.append(inside)
+        if "octopus_scopes" in given[0]:
+            with suppress(threading.BrokenBarrierError):
+                together.wait(5 if mode == "never" else 0.1)
+        try:
+            read(cursor, *given)
+        finally:
+            with count:
+                inside -= 1
+
+    monkeypatch.setattr(Cursor, "execute", watched)
+    with closing(store), ThreadPoolExecutor(4) as pool:
+        made = [pool.submit(store.recall_state, ANA) for _ in range(4)]
+        assert [each.result(30) for each in made] == [None] * 4
+    assert max(seen) == most
+
+
+def test_one_connection_writes_where_calls_are_serialized(server: Server) -> None:
+    """A writer that waits for a lock keeps the driver, so the lock's owner must not need it."""
+    for mode, size in (("always", 1), ("never", 8)):
+        engines = Engines(URL, pool_size=8, statement_seconds=30, connect_seconds=5, serialize=mode)
+        writing = engines.writing()
+        assert writing.pool.size() == size  # type: ignore[attr-defined]
+        writing.dispose()

@@ -19,7 +19,7 @@ from tests.support.sqlserver_double import Driver, Server
 
 pytestmark = pytest.mark.slow
 
-URL = "sqlserver://sa:secret@example.invalid:1433/memory"
+URL = "sqlserver://sa:secret@example.invalid:1433/memory?Encrypt=no"
 
 
 @pytest.fixture(scope="module")

@@ -67,6 +67,8 @@ class Server:
         """Identity seeds of empty tables; the double starts at 1 anyway."""
         self.failures: list[tuple[str, Exception]] = []
         self.down: Exception | None = None
+        self.says_first = False
+        """True if the server sends a message, as a result without rows, before an answer."""
         self.gone = False
         """True if every connection has lost its server; the driver notices when it closes one."""
 
@@ -142,7 +144,12 @@ class Connection:
         return Cursor(self)
 
     def begin(self) -> None:
-        """Lock the server; a second connection of the same thread shares the lock."""
+        """Lock the server; a second connection of the same thread shares the lock.
+
+        A reader of a snapshot waits for nobody.
+        """
+        if self.isolation == "SNAPSHOT":
+            return
         self.server.turn.acquire()
         if self._begun or self.server.data.in_transaction:
             self.server.turn.release()
@@ -185,6 +192,7 @@ class Cursor:
         self.rowcount = -1
         self._rows: list[tuple[Any, ...]] = []
         self._sizes: list[Declared] = []
+        self._next: list[tuple[Any, ...]] | None = None
 
     def close(self) -> None:
         self._rows = []
@@ -208,8 +216,11 @@ class Cursor:
         self._give([], None)
         answer = _of_the_server(self.connection, statement, parameters)
         if answer is not None:
-            self._give(answer, ["answer"])
+            self._next = answer if server.says_first and "SELECT @answer" in statement else None
+            if self._next is None:
+                self._give(answer, ["answer"])
             return
+        check_view(server, statement)
         if not self.connection.autocommit:
             self.connection.begin()
         if parameters:
@@ -235,6 +246,13 @@ class Cursor:
         self._rows = rows
         self.description = names and [(name, *[None] * 6) for name in names]
 
+    def nextset(self) -> bool:
+        if self._next is None:
+            return False
+        answer, self._next = self._next, None
+        self._give(answer, ["answer"])
+        return True
+
     def fetchone(self) -> tuple[Any, ...] | None:
         return self._rows.pop(0) if self._rows else None
 
@@ -256,6 +274,39 @@ _SILENT = re.compile(
     r"|ALTER DATABASE CURRENT SET READ_COMMITTED_SNAPSHOT ON WITH NO_WAIT"
     r"|DECLARE @name SYSNAME = DB_NAME\(\); EXEC sp_clean_db_free_space @dbname = @name"
 )
+
+
+_TSQL_WORDS = frozenset(
+    {
+        *("active", "and", "archived", "as", "binary", "bit", "case", "cast", "char", "convert"),
+        *("create", "datalength", "datetimeoffset", "deleted", "else", "end", "exists", "from"),
+        *("is", "join", "lower", "not", "null", "on", "or", "select", "substring", "then"),
+        *("varchar", "view", "when", "where"),
+    }
+)
+
+
+def check_view(server: Server, statement: str) -> None:
+    """Check what SQLite takes unread until it is selected from: the columns of a view, its words.
+
+    SQLite has no binary texts, so that the double cannot select from it.
+    """
+    if not statement.lstrip().upper().startswith("CREATE VIEW"):
+        return
+    tables = dict(re.findall(r"(?:FROM|JOIN) (\w+) (\w)\b", statement))
+    columns = {
+        alias: {row[1] for row in server.data.execute(f"PRAGMA table_info({table})")}
+        for table, alias in tables.items()
+    }
+    for alias, column in re.findall(r"\b([a-z])\.\[?(\w+)\]?", statement):
+        assert column in columns[alias], f"the view reads {alias}.{column}, which is no column"
+    names = re.findall(r"AS (\w+),?$", statement, re.MULTILINE)
+    assert len(set(names)) == len(names), "a column of the view has a name twice"
+    bare = re.sub(r"'[^']*'|\b[a-z]\.\[?\w+\]?|AS (?!\w+\(|bit)\w+|\d+", " ", statement)
+    known = _TSQL_WORDS | tables.keys() | set(tables.values()) | {"octopus_episodes_readable"}
+    unknown = set(re.findall(r"[a-z_]+", bare.lower())) - known
+    assert not unknown, f"T-SQL has no {sorted(unknown)}"
+    assert not re.search(r"\|\||::|\b(TRUE|FALSE)\b", bare), "T-SQL writes + and bits"
 
 
 def _of_the_server(
@@ -314,6 +365,11 @@ def _app_lock(connection: Connection, statement: str) -> list[tuple[Any, ...]]:
     if name := re.search(r"APPLOCK_MODE\('public', N'([^']+)'", statement):
         return [("Exclusive" if locks.get(name[1]) is connection else "NoLock",)]
     [name] = re.findall(r"sp_releaseapplock @Resource = N'([^']+)'", statement)
+    if locks.get(name) is not connection:
+        raise exceptions.ProgrammingError(
+            "Syntax error or access violation",
+            f"[Microsoft][x]Cannot release the application lock (resource: '{name}')",
+        )
     del locks[name]
     return []
 

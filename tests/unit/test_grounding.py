@@ -117,6 +117,7 @@ def test_a_good_summary_stays_as_it_is():
     [
         "The user is called Sarah. Sarah Miller works at Globex. Ana has cats.",
         "Ana has cats. " * 9,
+        "There is no answer to this question.",
         "Ana books a dentist and Ana books a dentist and " * 30,
         PROMPT[:900],
     ],

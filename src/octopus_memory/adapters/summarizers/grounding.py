@@ -99,7 +99,9 @@ class Grounding:
         sentences = [each.strip() for each in split_sentences(made.text) if each.strip()]
         distinct = list(dict.fromkeys(sentences))
         kept = [each for each in distinct if self.supports(each)]
-        if 2 * len(kept) < len(sentences) or _repeats(made.text):
+        terms = self._words.terms(" ".join(kept))
+        said = sum(term in self._terms for term in terms)
+        if 2 * len(kept) < len(sentences) or said < _LEAST_SAID * len(terms) or _repeats(made.text):
             raise NotSaid("the model's summary says what nobody said: try another model")
         text = made.text if len(kept) == len(sentences) else " ".join(kept)
         return replace(

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from ...domain.errors import InvalidSetting, SummarizerFailed
 from ...domain.facts import FACT_LIMIT, MOST_FACTS_OF_EPISODE, FactKind, FoundFact, check_slot
 from ...domain.message import Role
 from .. import openai_client
+from .extractive import ExtractiveSummarizer
 from .grounding import Grounding, NotSaid
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ _MIN_INPUT_CHARS = 1_000
 _CONNECT_SECONDS = 5.0
 _QUOTED_CHARS = 16
 _OBJECT_SHARE = 0.6
-_MOST_TOKENS = 2_000
+_MOST_TOKENS = 1_500
 """Most tokens of an answer without a schema, whose end a weak model may not find."""
 _CUT = " [… left out …] "
 
@@ -114,6 +116,7 @@ class OpenAISummarizer:
             "the OpenAI summarizer", base_url, api_key, max_retries=0
         )
         self._first = self._doubts = 0
+        self._extractive = ExtractiveSummarizer()
         prompts = files(__package__).joinpath("prompts")
         self._instructions = prompts.joinpath("episode_summary.md").read_text(encoding="utf-8")
         self._plain = prompts.joinpath("plain_summary.md").read_text(encoding="utf-8")
@@ -152,6 +155,11 @@ class OpenAISummarizer:
                     _content(body, _FORMS[place]), turns, is_plain=_FORMS[place] is _TEXT
                 )
                 checked = Grounding(turns, self._instructions).check(made)
+                if _FORMS[place] is _TEXT:
+                    # A text names no facts, and must not remove those that were found by rules.
+                    found = self._extractive.summarize(turns, timeout=timeout)
+                    key_facts = checked.key_facts or found.key_facts
+                    checked = replace(checked, key_facts=key_facts, facts=found.facts)
             except _Unsupported as error:
                 unsupported.append(error)
                 wrong = error

@@ -159,7 +159,7 @@ def stats(*, db: Db = None, as_json: AsJson = False) -> None:
 
 
 def _counts(found: StoreStats) -> dict[str, str]:
-    size = "in memory" if found.size_bytes is None else f"{found.size_bytes / 1024:,.0f} KiB"
+    size = "size unknown" if found.size_bytes is None else f"{found.size_bytes / 1024:,.0f} KiB"
     vectors = [f"{count:,} by {model}" for model, count in found.vectors.items()]
     waiting = [f"{work.waiting:,} to {kind}" for kind, work in found.backlog.items()]
     return {

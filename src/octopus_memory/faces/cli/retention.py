@@ -162,8 +162,7 @@ def _show(screen: Screen, report: RetentionReport) -> None:
         screen.write(f"{what} failed: see the log. The next run tries again.")
     if report.compacted is False:
         screen.write(
-            "The files were not rewritten, because the database is in use: octopus compact "
-            "does it later."
+            "The files were not rewritten: run octopus compact, which does it or says why not."
         )
 
 

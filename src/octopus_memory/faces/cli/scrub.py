@@ -146,7 +146,7 @@ def _show_rest(screen: Screen, report: ScrubReport, waiting: int) -> None:
     elif report.compacted is False:
         screen.write(
             ("files         ", "dim"),
-            "not rewritten, because the database is in use: octopus compact does it later",
+            "not rewritten: run octopus compact, which does it or says why not",
         )
     if waiting:
         screen.write(

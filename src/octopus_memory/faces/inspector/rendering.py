@@ -62,7 +62,7 @@ def percent(share: float | None) -> str:
 
 def size(number: int | None) -> str:
     if number is None:
-        return "in memory"
+        return "unknown"
     value = float(number)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < _KILO or unit == "GiB":

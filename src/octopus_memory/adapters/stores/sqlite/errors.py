@@ -37,5 +37,5 @@ def translate(error: BaseException | None) -> tuple[type[StoreError], str, str]:
     if not code and str(error).startswith("Could not decode to UTF-8"):
         # The driver's own message would show stored text.
         return StoreCorrupt, "a text is damaged", _RESTORE
-    kind, advice = _ERRORS.get(code & 0xFF, (StoreError, "see the error before this one"))
+    kind, advice = _ERRORS.get(code & 0xFF, (StoreError, "octopus doctor checks the file"))
     return kind, str(error), advice

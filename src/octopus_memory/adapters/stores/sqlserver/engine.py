@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ....domain.errors import InvalidSetting, MissingExtra, StoreUnavailable
+from . import serial
 
 _PACKAGE = __name__.rpartition(".")[0]
 _LOCK_SECONDS = 30
@@ -29,28 +30,38 @@ class Engines:
     """The engines of one store, each with its own isolation level."""
 
     def __init__(
-        self, url: str, *, pool_size: int, statement_seconds: float, connect_seconds: float
+        self,
+        url: str,
+        *,
+        pool_size: int,
+        statement_seconds: float,
+        connect_seconds: float,
+        serialize: str = "auto",
     ) -> None:
         self._url = address(url)
+        options = {name: str(value) for name, value in self._url.query.items()}
+        self.is_serial = serial.is_needed(serialize, options)
         self._pool_size = pool_size
         self._statement_seconds = math.ceil(statement_seconds)
         self._connect_seconds = math.ceil(connect_seconds)
 
     def writing(self) -> sa.Engine:
-        return self._pooled("READ COMMITTED")
+        # A statement that waits for a lock keeps the driver, so the lock's owner must not need it.
+        return self._pooled("READ COMMITTED", 1 if self.is_serial else self._pool_size)
 
     def reading(self) -> sa.Engine:
-        return self._pooled("SNAPSHOT")
+        return self._pooled("SNAPSHOT", self._pool_size)
 
     def aside(self) -> sa.Engine:
         """A new connection for each use, without a timeout."""
         return self._make("AUTOCOMMIT", 0, {"poolclass": sa.NullPool})
 
-    def _pooled(self, isolation: str) -> sa.Engine:
+    def _pooled(self, isolation: str, size: int) -> sa.Engine:
+        waits = self._statement_seconds if self.is_serial else self._connect_seconds
         pool = {
-            "pool_size": self._pool_size,
+            "pool_size": size,
             "max_overflow": 0,
-            "pool_timeout": self._connect_seconds,
+            "pool_timeout": waits,
             "pool_use_lifo": True,
         }
         return self._make(isolation, self._statement_seconds, pool)
@@ -77,9 +88,15 @@ class Engines:
                     cursor.execute(statement)
             cursor.close()
 
+        if self.is_serial:
+            sa.event.listen(engine, "do_connect", _connect_alone)
         sa.event.listen(engine, "connect", prepare)
         sa.event.listen(engine, "handle_error", _note_doubt)
         return engine
+
+
+def _connect_alone(dialect: Any, _record: Any, args: Any, named: Any) -> serial.Serial:
+    return serial.connect(dialect.loaded_dbapi.connect, *args, **named)
 
 
 def address(url: str) -> sa.URL:

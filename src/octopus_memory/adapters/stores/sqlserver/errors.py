@@ -157,8 +157,17 @@ def translate(words: str, *, lost: bool = False) -> StoreError:
     return (
         known
         or _reason(words, _NOT_DONE)
-        or StoreError("SQL Server refused a statement: see the error before this one")
+        or StoreError(
+            f"SQL Server refused a statement ({_driver_words(words)}): look into the server's log, "
+            "and check that the login may do this"
+        )
     )
+
+
+def _driver_words(words: str) -> str:
+    """The driver's own words for the SQLSTATE, without the server's, which may hold a value."""
+    found = re.match(r"Driver Error: ([\w ,/()-]{1,80})", words)
+    return found[1].strip() if found else "it gave no reason"
 
 
 def _reason(words: str, kinds: Kinds) -> StoreError | None:

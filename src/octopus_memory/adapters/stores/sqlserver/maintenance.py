@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import sqlalchemy as sa
 
 from ....domain.errors import StoreBusy
 from ..sql import schema
 
-_WAIT_MS = 30_000
+_WAIT_SECONDS = 30.0
+_POLL_SECONDS = 0.1
 _PAGE = 8_192
 _SIMPLE = 3
 """The recovery model that reuses the log after a checkpoint."""
@@ -20,15 +23,29 @@ _HEAPS = ("octopus_agents", "octopus_conversations", "octopus_message_keys")
 # Select the return code, because a procedure returns it as no row.
 _TAKE = (
     "SET NOCOUNT ON; DECLARE @answer INT; EXEC @answer = sp_getapplock @Resource = N'{name}', "
-    "@LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = {wait}; "
+    "@LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = 0; "
     "SET NOCOUNT OFF; SELECT @answer AS answer"
 )
 
 
-def take(conn: sa.Connection, name: str, *, wait: int = 0) -> bool:
+def take(conn: sa.Connection, name: str) -> bool:
     """Take a lock for the session; False if another session holds it."""
-    statement = _TAKE.format(name=_resource(name), wait=wait)
-    return int(conn.exec_driver_sql(statement).scalar_one()) >= 0
+    return int(_answer(conn, _TAKE.format(name=_resource(name)))) >= 0
+
+
+def _answer(conn: sa.Connection, statement: str) -> Any:
+    """The first value of a batch. A message of the server's may come before the row."""
+    cursor = conn.connection.cursor()
+    try:
+        cursor.execute(statement)
+        while cursor.description is None and cursor.nextset():
+            pass
+        return cursor.fetchone()[0]
+    except conn.dialect.loaded_dbapi.Error as error:
+        lost = conn.dialect.is_disconnect(error, conn.connection, cursor)
+        raise sa.exc.DBAPIError(statement, None, error, connection_invalidated=lost) from error
+    finally:
+        cursor.close()
 
 
 def holds(conn: sa.Connection, name: str) -> bool:
@@ -39,14 +56,21 @@ def holds(conn: sa.Connection, name: str) -> bool:
 @contextmanager
 def locked(conn: sa.Connection, name: str) -> Iterator[None]:
     """:raises StoreBusy: when another session holds the lock for too long"""
-    if not take(conn, name, wait=_WAIT_MS):
-        raise StoreBusy("another process is preparing the database: try again")
+    deadline = time.monotonic() + _WAIT_SECONDS
+    # Asked again and again: where driver calls are serialized, one that waits would stop them all.
+    while not take(conn, name):
+        if time.monotonic() >= deadline:
+            raise StoreBusy("another process is preparing the database: try again")
+        time.sleep(_POLL_SECONDS)
     try:
         yield
     finally:
-        _run(
-            conn, f"EXEC sp_releaseapplock @Resource = N'{_resource(name)}', @LockOwner = 'Session'"
-        )
+        release(conn, name)
+
+
+def release(conn: sa.Connection, name: str) -> None:
+    """Give a lock of this session back."""
+    _run(conn, f"EXEC sp_releaseapplock @Resource = N'{_resource(name)}', @LockOwner = 'Session'")
 
 
 def _resource(name: str) -> str:

@@ -6,7 +6,7 @@ Reads use SNAPSHOT isolation. Writes use READ COMMITTED, and lock their scope fi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
@@ -37,7 +37,8 @@ class SqlServerStore(SqlStore):
     """`url` is `sqlserver://user:password@host:1433/database`, with driver options as its query.
 
     Up to `pool_size` connections write and as many read. A statement that takes longer than
-    `statement_timeout_seconds` is cancelled.
+    `statement_timeout_seconds` is cancelled. `serialize` is "auto", "always" or "never": see
+    `serial`.
     """
 
     def __init__(
@@ -47,10 +48,12 @@ class SqlServerStore(SqlStore):
         pool_size: int = 10,
         statement_timeout_seconds: float = 30,
         connect_timeout_seconds: float = 10,
+        serialize: str = "auto",
         clock: Clock | None = None,
     ) -> None:
         engines = engine.Engines(
             url,
+            serialize=serialize,
             pool_size=pool_size,
             statement_seconds=statement_timeout_seconds,
             connect_seconds=connect_timeout_seconds,
@@ -90,7 +93,9 @@ class SqlServerStore(SqlStore):
         # A broken connection rolls its transaction back. Only if it breaks during the commit, the
         # outcome is unknown.
         broke = error.connection_invalidated and error.statement is not None
-        return broke or errors.lost_race(str(error.orig))
+        # The driver raises this class for SQLSTATE 23000 alone, whatever the server's language.
+        duplicate = isinstance(error, sa.exc.IntegrityError)
+        return broke or duplicate or errors.lost_race(str(error.orig))
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -141,9 +146,14 @@ class SqlServerStore(SqlStore):
         try:
             with self._translated():
                 leads = maintenance.take(conn, job)
-            yield _SessionLead(conn, job) if leads else None
+            try:
+                yield _SessionLead(conn, job) if leads else None
+            finally:
+                if leads:
+                    with suppress(sa.exc.SQLAlchemyError):
+                        maintenance.release(conn, job)
         finally:
-            # The lock ends with its session.
+            # The lock ends with its session, too, where it could not be released.
             conn.invalidate()
             conn.close()
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from .....domain.episode import Episode, Scope, Turn
+from .....domain.errors import StoreCorrupt
 from .....domain.replay import EpisodeReplay, SessionReplay
 from .....ports.values import SessionState
 from .. import rows
@@ -178,6 +179,14 @@ def replay(
         if row.replay_from:
             turns = said.get(row.id, ())
             said[row.id] = tuple(turn for turn in turns if turn.ordinal >= row.replay_from)
+    for row in found:
+        missing = _replayed_count(row, start if row is found[0] else 0) - len(said.get(row.id, ()))
+        if missing > 0:
+            # A damaged page can hide rows without an error of the database's.
+            raise StoreCorrupt(
+                f"an episode lacks {missing:,} of its {row.message_count:,} turns: restore the "
+                "database from a backup"
+            )
     return SessionReplay(
         session=rows.session(latest, scope),
         episodes=tuple(
@@ -202,9 +211,9 @@ def _episodes_of(
     return list(conn.execute(_session_rows, parameters))
 
 
-def _replayed_count(row: rows.Row) -> int:
-    """The number of turns of an episode that a replay shows."""
-    return 0 if row.is_archived else row.message_count - (row.replay_from or 0)
+def _replayed_count(row: rows.Row, start: int = 0) -> int:
+    """The number of turns of an episode that a replay shows, from the ordinal `start` on."""
+    return 0 if row.is_archived else row.message_count - max(row.replay_from or 0, start)
 
 
 def _is_hidden(row: rows.Row) -> bool:
