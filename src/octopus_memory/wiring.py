@@ -284,6 +284,19 @@ def open_store(settings: Settings, clock: Clock | None = None) -> EpisodeStore:
     return store
 
 
+def sqlserver_driver_check(settings: Settings) -> str | None:
+    """Return what SQL Server's driver needs on this machine; None if it is safe with threads."""
+    from .adapters.stores.sqlserver import engine, serial
+
+    url = engine.address(settings.url)
+    options = {name: str(value) for name, value in url.query.items()}
+    if not serial.is_needed("auto", options):
+        return None
+    if serial.is_needed(settings.sqlserver_serialize, options):
+        return "driver calls are made one at a time, because with TLS it fails on arm64"
+    return "with TLS on arm64 the driver can end this process, and sqlserver_serialize is never"
+
+
 def sqlite_path(url: str) -> Path | None:
     """Return the file of an SQLite URL; None for another database and for one in memory."""
     from .adapters.stores.sqlite.url import read_url

@@ -31,7 +31,7 @@ pytestmark = [
 
 TALKS = {
     "a dentist": [
-        ("user", "Hi, I'm Ana. I moved to Lisbon in May and I'm allergic to peanuts."),
+        ("user", "Hi, I'm Ana. I moved to Lisbon in May. I am allergic to peanuts."),
         ("assistant", "Welcome, Ana! I will remember that."),
         ("user", "Can you find me a dentist near Rua Augusta for next Tuesday?"),
         ("assistant", "Dr. Silva has a slot on Tuesday at 10:30. Shall I book it?"),

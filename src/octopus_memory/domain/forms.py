@@ -261,7 +261,8 @@ def in_form(form: str, bodies: Iterable[Mapping[str, Json]]) -> list[dict[str, J
     parts = _JOINED.get(form, "")
     for body in paired:
         kept = body.get(AS_GIVEN)
-        item = kept.get("item") if isinstance(kept, dict) and kept.get("form") == form else None
+        kept = kept if isinstance(kept, dict) else {}
+        item = kept.get("item") if kept.get("form") == form else None
         if not isinstance(item, dict):
             made += _WRITERS[form](body, names)
         elif not kept.get("joins"):

@@ -135,6 +135,7 @@ def run_checks(db_url: str | None) -> Iterator[Check]:
     yield from _disk(settings)
     if database.status is not Status.FAILED:
         yield from _row_security(settings)
+        yield from _sqlserver_driver(settings)
     yield _guarded("embedder", _embedder, settings)
     yield _guarded("summarizer", _summarizer, settings)
     yield _guarded("tokenizer", _tokenizer, settings)
@@ -202,6 +203,22 @@ def _database(settings: Settings) -> Check:
     finally:
         store.close()
     return Check(name="database", status=Status.OK, detail=f"{where}; writable")
+
+
+def _sqlserver_driver(settings: Settings) -> Iterator[Check]:
+    """Warn of a driver that is not safe with several threads on this machine."""
+    if settings.url.partition(":")[0] != "sqlserver":
+        return
+    from ...wiring import sqlserver_driver_check
+
+    why = sqlserver_driver_check(settings)
+    if why is not None:
+        yield Check(
+            name="driver",
+            status=Status.WARNING,
+            detail=why,
+            remedy="docs/howto/sql-server.md, Threads and TLS",
+        )
 
 
 def _row_security(settings: Settings) -> Iterator[Check]:
