@@ -372,8 +372,8 @@ def _summary(content: str, turns: Sequence[Turn], *, is_plain: bool) -> Summary:
     if given is None:
         raise _Misshapen("the model's answer is malformed JSON: try another model")
     text, facts = given.get("summary"), given.get("key_facts", [] if is_plain else None)
-    shaped = isinstance(text, str) and isinstance(facts, list)
-    if not shaped or not all(isinstance(fact, str) for fact in facts):
+    is_list = isinstance(facts, list) and all(isinstance(fact, str) for fact in facts)
+    if not isinstance(text, str) or not isinstance(facts, list) or not is_list:
         raise _Misshapen(
             "the model's answer has the wrong shape, not a summary and key_facts: "
             "try a model that knows structured output"

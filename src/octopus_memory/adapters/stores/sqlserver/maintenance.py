@@ -30,7 +30,8 @@ _TAKE = (
 
 def take(conn: sa.Connection, name: str) -> bool:
     """Take a lock for the session; False if another session holds it."""
-    return int(_answer(conn, _TAKE.format(name=_resource(name)))) >= 0
+    answer = _answer(conn, _TAKE.format(name=_resource(name)))
+    return answer is not None and int(answer) >= 0
 
 
 def _answer(conn: sa.Connection, statement: str) -> Any:
@@ -40,7 +41,8 @@ def _answer(conn: sa.Connection, statement: str) -> Any:
         cursor.execute(statement)
         while cursor.description is None and cursor.nextset():
             pass
-        return cursor.fetchone()[0]
+        [value] = cursor.fetchone() or (None,)
+        return value
     except conn.dialect.loaded_dbapi.Error as error:
         lost = conn.dialect.is_disconnect(error, conn.connection, cursor)
         raise sa.exc.DBAPIError(statement, None, error, connection_invalidated=lost) from error
