@@ -20,9 +20,14 @@ from octopus_memory.testing.store.base import ANA, Reopen, texts
 from tests.support.sqlserver_server import SqlServer, session
 
 BY_ID = (
+    "test_entries_are_in_order_and_in_pages",
+    "test_episodes_that_start_together_are_all_found",
     "test_erasures_newest_first_in_pages",
     "test_idle_or_long_open_episodes_of_every_tenant",
     "test_pages_go_by_id",
+    "test_queries_are_rewritten",
+    "test_the_turn_is_the_first_that_was_stored_afterwards",
+    "test_uses_tell_how_often_and_when_last",
 )
 """Tests of the suite that need the server's order of ids to be that of their creation."""
 

@@ -12,6 +12,8 @@ import pytest
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
+from octopus_memory.faces.cli import doctor
+from octopus_memory.settings import Settings
 from octopus_memory.testing.openai_server import FakeOpenAIServer
 from tests.support.command_line import run, run_json, use_folder
 
@@ -179,3 +181,18 @@ def test_doctor_looks_at_a_read_only_database():
     found = checks("--db", "sqlite:///memory.db?mode=ro")
     assert found["database"]["status"] == "note"
     assert "read-only" in found["database"]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"), [("auto", "one at a time"), ("never", "can end this process")]
+)
+def test_the_driver_of_sql_server_is_warned_of(mode, words, monkeypatch):
+    pytest.importorskip("mssql_python", reason="needs the extra sqlserver")
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    url = "sqlserver://sa:secret@127.0.0.1:1433/memory"
+    made = Settings(database_url=url, sqlserver_serialize=mode)
+    [warning] = doctor._sqlserver_driver(made)
+    assert words in warning.detail
+    plain = Settings(database_url=f"{url}?Encrypt=no", sqlserver_serialize=mode)
+    assert list(doctor._sqlserver_driver(plain)) == []
+    assert list(doctor._sqlserver_driver(Settings())) == []

@@ -41,11 +41,12 @@ def _answer(conn: sa.Connection, statement: str) -> Any:
         cursor.execute(statement)
         while cursor.description is None and cursor.nextset():
             pass
-        [value] = cursor.fetchone() or (None,)
-        return value
+        row = cursor.fetchone()
     except conn.dialect.loaded_dbapi.Error as error:
         lost = conn.dialect.is_disconnect(error, conn.connection, cursor)
         raise sa.exc.DBAPIError(statement, None, error, connection_invalidated=lost) from error
+    else:
+        return None if row is None else row[0]
     finally:
         cursor.close()
 
