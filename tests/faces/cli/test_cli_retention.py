@@ -16,6 +16,8 @@ from octopus_memory import (
     MemoryConfig,
 )
 from octopus_memory.__main__ import program
+from octopus_memory.adapters.stores.sqlite.store import SqliteStore
+from octopus_memory.domain.errors import StoreError
 from octopus_memory.ports.store import EpisodeStore
 from tests.support.command_line import run, run_json, use_folder
 from tests.support.paths import DOCS
@@ -220,3 +222,18 @@ def test_every_command_is_documented(group, name):
     for param in COMMANDS[group].commands[name].params:
         for word in param.opts if param.opts[0].startswith("-") else [param.name.upper()]:
             assert re.search(rf"`{word}[`\s]", section[1]), word
+
+
+def test_files_that_could_not_be_rewritten_are_left_to_compact(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever the reason was: octopus compact names it."""
+    run("add", "s", "hello there")
+
+    def fail(*_: object) -> bool:
+        raise StoreError("the login may not do this")
+
+    monkeypatch.setattr(SqliteStore, "size_bytes", lambda _: None)
+    assert "size unknown" in run("stats").stdout
+    monkeypatch.setattr(SqliteStore, "_rewrite", fail)
+    assert "the login may not do this" in run("compact", code=1).output
