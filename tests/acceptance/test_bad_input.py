@@ -116,6 +116,7 @@ def error_of(call: Callable[[], object]) -> OctopusError | None:
     return None
 
 
+@pytest.mark.filterwarnings("ignore:session_id of recall")
 @pytest.mark.parametrize("name", CALLS)
 def test_an_odd_argument_is_taken_or_refused(memory: EpisodicMemory, path: Path, name: str):
     scope = memory.scope(user=name)

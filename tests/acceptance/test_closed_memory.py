@@ -33,6 +33,7 @@ SCOPE_CALLS: dict[str, Callable[[MemoryScope], object]] = {
     "erase_episode": lambda scope: scope.erase_episode(uuid4()),
     "erase_session": lambda scope: scope.erase_session("s"),
     "facts": lambda scope: scope.facts(),
+    "forget": lambda scope: scope.forget("x"),
     "get": lambda scope: scope.get("s"),
     "heartbeat": lambda scope: scope.heartbeat("s"),
     "injections": lambda scope: scope.injections("s"),

@@ -88,6 +88,9 @@ def check_forget(
         if about is not None or turns or facts:
             raise InvalidInput("confirm", "must be given alone: the preview names the items")
         return
+    for field, given in (("turns", turns), ("facts", facts)):
+        if isinstance(given, str) or not isinstance(given, Collection):
+            raise InvalidInput(field, "must be a list")
     if about is None and not turns and not facts:
         raise InvalidInput("about", "must say what to forget, or turns or facts must name it")
     if about is None:

@@ -67,7 +67,7 @@ def fit_messages(
 
     :raises InvalidMessage: naming `history[i]`, or `message` for the current one
     """
-    parsed = _parse_history(history)
+    parsed = parse_history(history)
     last = _parse_current(current)
     pinned, rest = _split_system(parsed, everywhere=config.single_system_message)
     exchanges = _exchanges(_without_orphans(rest))
@@ -94,7 +94,11 @@ def fit_messages(
     )
 
 
-def _parse_history(history: Sequence[MessageLike]) -> list[Message]:
+def parse_history(history: Sequence[MessageLike]) -> list[Message]:
+    """The messages of a caller's history.
+
+    :raises InvalidMessage: naming `history[i]`
+    """
     if isinstance(history, str | bytes) or not isinstance(history, Sequence):
         raise InvalidMessage("history", f"must be a list of messages, not {type(history).__name__}")
     return [

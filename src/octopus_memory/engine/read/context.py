@@ -21,7 +21,7 @@ from ...domain.ids import new_id
 from ...domain.message import Json, Message, MessageLike, parse_message
 from ...domain.policy import EpisodicRecallConfig, MemoryConfig
 from ...domain.search.question_kind import Question
-from ...domain.window import fit_messages
+from ...domain.window import fit_messages, parse_history
 from ...ports.values import EpisodeQuery
 from .. import facts
 from ..core.runtime import Runtime
@@ -78,9 +78,9 @@ class MemoryOrchestrator:
         if count_tokens is not None and not callable(count_tokens):
             raise InvalidInput("count_tokens", "must be a function from a text to a number")
         count = count_tokens or self._runtime.counter.count
-        query = _words(message)
+        query, given = _words(message), parse_history(history)
         material = self.material(
-            query, config, shape.budget_tokens, session_id=session_id, history=history
+            query, config, shape.budget_tokens, session_id=session_id, history=given
         )
         block = make_block(
             material,
@@ -102,7 +102,7 @@ class MemoryOrchestrator:
                 query=query,
             )
         fitted = fit_messages(
-            system, block.text, history, message, shape, count, summarize=self._summarize
+            system, block.text, given, message, shape, count, summarize=self._summarize
         )
         return MemoryContext(
             text=block.text,
@@ -125,7 +125,7 @@ class MemoryOrchestrator:
         budget: int,
         *,
         session_id: str | None,
-        history: Sequence[MessageLike] = (),
+        history: Sequence[Message] = (),
     ) -> Material:
         """Gather the candidates of the block by one search, and the last sessions."""
         wanted = config.recall
@@ -251,10 +251,9 @@ class MemoryOrchestrator:
         return runtime.extractive.summarize(turns, timeout=seconds).text
 
 
-def _held(query: str, history: Sequence[MessageLike]) -> frozenset[str]:
+def _held(query: str, history: Sequence[Message]) -> frozenset[str]:
     """Return the words that the model gets anyway: the message, and the caller's history."""
-    texts = [query, *(parse_message(each, max_bytes=2**62).text for each in history)]
-    return frozenset(text.strip() for text in texts)
+    return frozenset(text.strip() for text in (query, *(each.text for each in history)))
 
 
 def _is_held(candidate: Candidate, held: frozenset[str]) -> bool:
