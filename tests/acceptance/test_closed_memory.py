@@ -57,6 +57,7 @@ MEMORY_CALLS: dict[str, Callable[[EpisodicMemory], object]] = {
     "database_state": lambda memory: memory.database_state(),
     "check_for_removals": lambda memory: memory.check_for_removals(),
     "compact": lambda memory: memory.compact(),
+    "count_lost": lambda memory: memory.count_lost(1),
     "config": lambda memory: memory.config("hr"),
     "config_sources": lambda memory: memory.config_sources("hr"),
     "configure": lambda memory: memory.configure("hr", MemoryConfig()),

@@ -83,14 +83,14 @@ def check_forget(
     :raises InvalidInput: naming the field
     """
     if confirm is not None:
-        if not isinstance(confirm, str) or not confirm:
+        if not isinstance(confirm, str) or not confirm.isascii() or not confirm:
             raise InvalidInput("confirm", "must be the token of a preview")
         if about is not None or turns or facts:
             raise InvalidInput("confirm", "must be given alone: the preview names the items")
         return
-    for field, given in (("turns", turns), ("facts", facts)):
+    for name, given in (("turns", turns), ("facts", facts)):
         if isinstance(given, str) or not isinstance(given, Collection):
-            raise InvalidInput(field, "must be a list")
+            raise InvalidInput(name, "must be a list")
     if about is None and not turns and not facts:
         raise InvalidInput("about", "must say what to forget, or turns or facts must name it")
     if about is None:

@@ -87,7 +87,8 @@ class Grounding:
             _SPELLED[w] for w in words(text, len(text)) if w in _SPELLED
         }
         self._years = {turn.at.year for turn in spoken}
-        quoted = " ".join(_QUOTED.findall(instructions))
+        # Without the first word of an example, which is the form of a fact: "Lives in …".
+        quoted = " ".join(each.partition(" ")[2] for each in _QUOTED.findall(instructions))
         self._examples = frozenset(self._words.terms(quoted)) - self._terms
         self._echoes = _runs(instructions) - _runs(text)
 

@@ -155,11 +155,10 @@ class OpenAISummarizer:
                     _content(body, _FORMS[place]), turns, is_plain=_FORMS[place] is _TEXT
                 )
                 checked = Grounding(turns, self._instructions).check(made)
-                if _FORMS[place] is _TEXT:
-                    # A text names no facts, and must not remove those that were found by rules.
+                if _FORMS[place] is _TEXT and not checked.key_facts:
+                    # A text names no key facts.
                     found = self._extractive.summarize(turns, timeout=timeout)
-                    key_facts = checked.key_facts or found.key_facts
-                    checked = replace(checked, key_facts=key_facts, facts=found.facts)
+                    checked = replace(checked, key_facts=found.key_facts)
             except _Unsupported as error:
                 unsupported.append(error)
                 wrong = error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +11,7 @@ import typer
 
 from ...domain.errors import InvalidInput, MissingExtra
 from ..actor import actor_of
+from .bench_facts import facts
 from .database import open_existing
 from .json_output import print_json
 from .options import Agent, AsJson, Db, Tenant, User
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 bench = typer.Typer(
     no_args_is_help=True, help="Measure how well Octopus finds what was said.", name="bench"
 )
+bench.command()(facts)
 
-_SAID = 200
-"""Characters of a message that are shown beside its fact."""
 _WHOLE = "octopus,recency,bm25,dense,rrf,naive"
 _OF_SUMMARIES = "octopus,naive"
 _WITH_SCORES = "octopus,dense"
@@ -407,49 +406,6 @@ def _show_answers(folder: Path, out: Path, *, as_json: bool) -> None:
         print_json(answers_json(run))
     else:
         typer.echo(answers_markdown(run))
-
-
-@bench.command()
-def facts(
-    *,
-    data: Annotated[
-        Path,
-        typer.Option(
-            "--data",
-            metavar="PATH",
-            help="Folder with messages.jsonl and changes.jsonl; with --dataset, a data file.",
-        ),
-    ],
-    dataset: Annotated[
-        str,
-        typer.Option(
-            "--dataset",
-            metavar="FORMAT",
-            help="List the facts found in conversations of this format, to judge them: locomo, "
-            "longmemeval or jsonl.",
-            show_default=False,
-        ),
-    ] = "",
-    as_json: AsJson = False,
-) -> None:
-    """Measure how many of the standing facts are found, and how many of those found are right."""
-    from ...evaluation import facts_in, facts_json, facts_markdown, load_dataset, measure_facts
-
-    if dataset:
-        found = [asdict(each) for each in facts_in(load_dataset(dataset, data))]
-        if as_json:
-            print_json(found)
-            return
-        for each in found:
-            said = " ".join(each["said"].split())[:_SAID]
-            mark = "ends" if each["ends"] else each["kind"]
-            typer.echo(f"{each['conversation']} {each['turn']}  {mark}: {each['text']}  <- {said}")
-        return
-    figures = measure_facts(data)
-    if as_json:
-        print_json(facts_json(figures))
-    else:
-        typer.echo(facts_markdown(figures))
 
 
 def _load(
