@@ -188,7 +188,7 @@ def test_the_budget_is_used_while_there_is_something_to_quote() -> None:
     many = [turn(f"Fact number {n} is worth a line.", ordinal=2 * n) for n in range(200)]
 
     for budget in (400, 800, 1_600):
-        block = block_of(Material(candidates=candidates(*many), relevance=1), budget=budget)
+        block = block_of(Material(candidates=candidates(*many), relevance=0.98), budget=budget)
 
         assert budget - 20 <= block.tokens <= budget
         assert {each.reason for each in block.left_out} == {LeftOutReason.BUDGET}
@@ -196,7 +196,7 @@ def test_the_budget_is_used_while_there_is_something_to_quote() -> None:
 
 @pytest.mark.parametrize(
     ("relevance", "least", "most"),
-    [(0.0, 0, 0), (0.6, 0, 0), (0.67, 40, 80), (0.75, 780, 800), (1.0, 780, 800)],
+    [(0.0, 0, 0), (0.6, 0, 0), (0.67, 40, 80), (0.75, 780, 800), (0.98, 780, 800)],
 )
 def test_little_is_spent_on_what_is_not_relevant(relevance: float, least: int, most: int) -> None:
     many = [turn(f"Fact number {n} is worth a line.", ordinal=2 * n) for n in range(200)]
@@ -447,14 +447,32 @@ def test_what_is_far_behind_the_best_match_does_not_fill_up() -> None:
     near, far = turn("The ferry leaves at nine.", ordinal=0), turn("I like tea.", ordinal=2)
     found = (
         Candidate(rank=0, score=0.99, source=near),
-        Candidate(rank=1, score=0.5, source=far),
+        Candidate(rank=1, score=0.4, source=far),
     )
 
-    point = block_of(Material(candidates=found, relevance=0.99))
-    listed = block_of(Material(candidates=found, relevance=0.99, kind=QuestionKind.LIST))
+    block = block_of(Material(candidates=found, relevance=0.99))
 
-    assert "tea" not in point.text
-    assert "tea" in listed.text
+    assert "tea" not in block.text
+    assert [each.reason for each in block.left_out] == [LeftOutReason.RELEVANCE]
+
+
+def test_a_clear_question_does_not_fill_a_large_budget() -> None:
+    found = tuple(
+        Candidate(
+            rank=n,
+            score=0.99 if n == 0 else 0.6,
+            source=turn(f"Fact number {n} is worth a line.", ordinal=2 * n),
+        )
+        for n in range(400)
+    )
+
+    point = block_of(Material(candidates=found, relevance=0.99), budget=3_200)
+    listed = block_of(
+        Material(candidates=found, relevance=0.99, kind=QuestionKind.LIST), budget=3_200
+    )
+
+    assert 700 < point.tokens < 900
+    assert listed.tokens > 3_100
 
 
 def test_a_question_without_a_subject_quotes_whatever_was_said() -> None:

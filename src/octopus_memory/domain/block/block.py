@@ -75,8 +75,8 @@ _SURE = 0.15
 _UNSURE_SHARE = 0.1
 """The part that is spent between `min_recall_score` and there. Below it nothing is quoted."""
 _ROUNDS = 3
-_CLEAR = 0.985
-"""Relevance of a best match that leaves no doubt."""
+_CLEAR, _CLEAR_TOKENS = 0.985, 800
+"""Relevance of a best match that leaves no doubt, and the tokens from which on it is spared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,9 +176,10 @@ def make_block(
         # What does not fit now may fit into what the passages leave free.
         list(_add_summaries(draft, snippets, int(limit * fill.lines)))
         share = 0
-    waiting = _add_passages(draft, material, fill, limit - share, budget_tokens, weigh)
+    waiting, behind = _add_passages(draft, material, fill, limit - share, budget_tokens, weigh)
     _drop_quoted_summaries(draft)
     left_out += _passages_left(waiting, draft, is_vague=is_vague)
+    left_out += _passages_left(behind, draft, is_vague=True)
     left_out += _add_summaries(draft, snippets, limit)
     text = _shrink(draft, budget_tokens)
     known = {fact.id: fact for fact in material.facts}
@@ -244,13 +245,27 @@ def _add_facts(draft: Draft, material: Material, budget: int) -> Iterator[LeftOu
 
 def _add_passages(
     draft: Draft, material: Material, fill: _Fill, allowed: int, budget: int, weigh: Weigh
-) -> list[Quotable]:
-    """Quote what fits, the most valuable first; return the candidates that did not fit."""
-    is_clear = material.relevance >= _CLEAR
-    floor = material.relevance * (fill.clear_floor if is_clear else fill.floor)
+) -> tuple[list[Quotable], list[Quotable]]:
+    """Quote what fits, the most valuable first.
+
+    Returns the candidates that did not fit, and those too far behind the best match.
+    """
     ordered = in_order_of_value(material.candidates, budget)
+    floor = material.relevance * fill.floor
     waiting = [each for each in ordered if each.candidate.score >= floor]
     behind = [each for each in ordered if each.candidate.score < floor]
+    if material.relevance >= _CLEAR and fill.clear_floor > fill.floor:
+        # An update may be far behind the statement that it corrects, so some are quoted first.
+        waiting = _fill_rounds(draft, waiting, min(allowed, _CLEAR_TOKENS), weigh)
+        floor = material.relevance * fill.clear_floor
+        behind += [each for each in waiting if each.candidate.score < floor]
+        waiting = [each for each in waiting if each.candidate.score >= floor]
+    return _fill_rounds(draft, waiting, allowed, weigh), behind
+
+
+def _fill_rounds(
+    draft: Draft, waiting: list[Quotable], allowed: int, weigh: Weigh
+) -> list[Quotable]:
     used = draft.count("\n".join(draft.lines()))
     # Counting line by line rounds each line up. Further rounds fill the tokens that this left free.
     for _ in range(_ROUNDS):
@@ -259,7 +274,7 @@ def _add_passages(
         if not waiting or len(draft.passages) == known:
             break
         used = draft.tokens
-    return [*waiting, *behind]
+    return waiting
 
 
 def _fill(draft: Draft, waiting: Sequence[Quotable], room: int, weigh: Weigh) -> list[Quotable]:

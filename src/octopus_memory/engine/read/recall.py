@@ -28,6 +28,7 @@ from ...domain.episode import (
     check_time,
 )
 from ...domain.errors import EmbedderFailed, InvalidInput, InvalidSetting
+from ...domain.message import Role
 from ...domain.search import term_hashing
 from ...domain.search.bm25 import LexicalScores, QueryTerms
 from ...domain.search.features import SUMMARY
@@ -427,10 +428,12 @@ def _micros(moment: datetime) -> int:
 
 
 def recent_snippet(runtime: Runtime, episode: Episode) -> EpisodeSnippet:
-    """Make a snippet of a recent episode; without a summary it shows its last turns."""
+    """Make a snippet of a recent episode; without a summary it shows the user's last turns."""
     if episode.summary:
         return snippet_of(episode)
-    start = max(0, episode.message_count - _MATCHES_SHOWN)
-    turns = runtime.store.turns(episode.scope, episode.id, start=start)
-    shown = tuple(plain_hit(turn) for turn in turns if turn.indexed)
-    return snippet_of(episode, turns=shown)
+    start = max(0, episode.message_count - 2 * _MATCHES_SHOWN)
+    turns = [
+        turn for turn in runtime.store.turns(episode.scope, episode.id, start=start) if turn.indexed
+    ]
+    said = [turn for turn in turns if turn.role is Role.USER] or turns
+    return snippet_of(episode, turns=tuple(map(plain_hit, said[-_MATCHES_SHOWN:])))
