@@ -223,17 +223,32 @@ def test_hostile_content_is_escaped_everywhere(pages: TestClient, memory: Episod
         assert "49" not in re.findall(r"\{\{7\*7\}\}|>49<", text), where
 
 
-def test_a_replay_shows_what_was_injected_for_its_turn(pages: TestClient, memory: EpisodicMemory):
+def test_a_replay_leads_with_the_conversation(pages: TestClient, memory: EpisodicMemory):
     sign_in(pages, memory)
     text = pages.get(SEEN["/replay"]).text
-    assert "The model was shown" in text
-    shown, said = text.index("The model was shown"), text.index("turn-")
-    assert shown < text.index("Peanuts.</p>")
-    assert said
-    assert "I am allergic to peanuts." in text
     [entry] = memory.scope(agent="hr", user="ana").injections("tuesday")
+    memories = len(entry.shown)
+    line = f"<summary>{memories} memories, {entry.block_tokens} tokens</summary>"
+    said, shown = text.index("What am I allergic to?</p>"), text.index(line)
+    assert said < shown < text.index("Peanuts.</p>")
+    assert "<details open" not in text
+    assert "I am allergic to peanuts." in text
     assert entry.block_hash[:16] in text
-    assert "Shown to a model 1 times" in pages.get(address("/replay", session="monday", **ANA)).text
+    assert "<title>ana · session tuesday" in text
+    assert "Shown to a model 1 time," in pages.get(address("/replay", session="monday", **ANA)).text
+
+
+def test_a_replay_says_why_each_memory_was_shown(pages: TestClient, memory: EpisodicMemory):
+    scope = memory.scope(agent="hr", user="ana")
+    scope.add_fact("Is allergic to peanuts.", "constraint")
+    scope.add_fact("Likes the sea.", "preference", pinned=True)
+    scope.context("What am I allergic to?", session_id="friday")
+    scope.add("friday", [("user", "What am I allergic to?")])
+    sign_in(pages, memory)
+    text = pages.get(address("/replay", session="friday", **ANA)).text
+    assert "Every answer must respect it, so it is always shown." in text
+    assert "It is pinned, so it is always shown." in text
+    assert re.search(r"It [^<]*shares words with the message", text)
 
 
 def test_the_playground_shows_the_block_and_enters_nothing(
@@ -396,7 +411,7 @@ def test_health_shows_the_rates_of_this_process(pages: TestClient, memory: Episo
     assert "None: another process must do the background work" in text
     part = pages.get("/health/live").text
     assert "<html" not in part
-    assert re.search(r'<th scope="row">[^<]+</th><td class="number">\d', part)
+    assert re.search(r'<th scope="row"><time[^<]+</time></th><td class="number">\d', part)
 
 
 def test_health_shows_a_tenant_its_own_rates(pages: TestClient, memory: EpisodicMemory):

@@ -29,31 +29,44 @@ def environment() -> jinja2.Environment:
     made.filters |= {
         "day": day,
         "moment": moment,
-        "iso": iso,
         "count": count,
         "size": size,
         "cut": cut,
         "pretty": pretty,
         "marked": marked,
         "percent": percent,
+        "counted": counted,
     }
     return made
 
 
-def day(at: datetime | None) -> str:
-    return "" if at is None else f"{at:%-d %B %Y}"
+def day(at: datetime | None) -> Markup:
+    """A date in UTC, which the browser's script turns into its own zone."""
+    return _time(at, "%-d %B %Y", "day")
 
 
-def moment(at: datetime | None) -> str:
-    return "" if at is None else f"{at:%Y-%m-%d %H:%M} UTC"
+def moment(at: datetime | None) -> Markup:
+    """A time in UTC, which the browser's script turns into its own zone."""
+    return _time(at, "%Y-%m-%d %H:%M UTC", "minute")
 
 
-def iso(at: datetime | None) -> str:
-    return "" if at is None else at.isoformat()
+def _time(at: datetime | None, form: str, shown: str) -> Markup:
+    if at is None:
+        return Markup()
+    return Markup('<time datetime="{}" data-shown="{}">{}</time>').format(
+        at.isoformat(), shown, format(at, form)
+    )
 
 
 def count(number: float) -> str:
     return f"{number:,}".replace(",", "\u202f")
+
+
+def counted(number: int, what: str) -> str:
+    """A number with its noun: "1 fact", "3 memories"."""
+    if number == 1:
+        return f"1 {what}"
+    return f"{count(number)} {f'{what[:-1]}ies' if what.endswith('y') else f'{what}s'}"
 
 
 def percent(share: float | None) -> str:

@@ -1,6 +1,20 @@
 // Small comforts. Every page works without them.
 const at = (name) => document.querySelectorAll(`[data-${name}]`);
 
+// Times in the zone of the browser; the title keeps UTC.
+const two = (number) => String(number).padStart(2, "0");
+const localize = (root) => {
+  for (const time of root.querySelectorAll("time[data-shown]")) {
+    const then = new Date(time.dateTime);
+    if (time.title || Number.isNaN(then.getTime())) continue;
+    time.title = `${time.dateTime.slice(0, 16).replace("T", " ")} UTC`;
+    time.textContent = time.dataset.shown === "day"
+      ? then.toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric" })
+      : `${then.getFullYear()}-${two(then.getMonth() + 1)}-${two(then.getDate())} ${two(then.getHours())}:${two(then.getMinutes())}`;
+  }
+};
+localize(document);
+
 for (const button of at("copy")) {
   button.hidden = false;
   button.addEventListener("click", async () => {
@@ -45,6 +59,7 @@ for (const form of at("live")) {
     if (answer.redirected) location.reload();
     if (!answer.ok || answer.redirected || mine !== asked) return;
     target.innerHTML = await answer.text();
+    localize(target);
     history.replaceState(null, "", `${location.pathname}?${query}`);
   };
   form.addEventListener("input", () => {
@@ -73,6 +88,7 @@ for (const part of at("poll")) {
           const kept = open();
           part.innerHTML = last = text;
           every = least;
+          localize(part);
           for (const id of kept) document.getElementById(id)?.setAttribute("open", "");
         }
         if (part.querySelector("[data-end]")) return undefined;

@@ -11,12 +11,12 @@ from ....domain.identity import AccessRole
 from ....domain.ledger import Injected, InjectedKind, Injection
 from ....domain.message import as_text
 from ....engine.read import ledger
+from .. import wording
 from ..visit import Answer, Page, Visit
 
 SEES = (AccessRole.ADMIN, AccessRole.AGENT, AccessRole.USER)
 _TURNS = 200
 _LONGEST = 200
-_OPEN_ENTRIES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +25,7 @@ class ShownItem:
 
     item: Injected
     words: str
+    why: str
     session_id: str | None
 
 
@@ -59,7 +60,6 @@ def show(visit: Visit) -> Answer:
         "as_text": as_text,
         "by_turn": by_turn,
         "pending": by_turn.get(None, []),
-        "open_entries": len(entries) <= _OPEN_ENTRIES,
         "older": last * 4 if len(replay.turns) >= last else None,
         "tokens": sum(turn.tokens for turn in replay.turns),
         "uses": {part.episode.id: scope.uses(part.episode) for part in replay.episodes[-20:]},
@@ -88,7 +88,12 @@ class Texts:
     def _item(self, item: Injected) -> ShownItem:
         episode = None if item.episode_id is None else self._episodes.get(item.episode_id)
         session_id = None if episode is None else episode.session_id
-        return ShownItem(item=item, words=self._words(item, episode), session_id=session_id)
+        return ShownItem(
+            item=item,
+            words=self._words(item, episode),
+            why=wording.why(item),
+            session_id=session_id,
+        )
 
     def _words(self, item: Injected, episode: Episode | None) -> str:
         if item.kind is InjectedKind.FACT:

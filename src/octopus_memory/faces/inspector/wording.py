@@ -1,0 +1,77 @@
+"""Reasons of the block and the ledger, in words for a page."""
+
+from __future__ import annotations
+
+from ...domain.block.passages import LeftOutReason
+from ...domain.context import QuestionKind
+from ...domain.facts import FactKind
+from ...domain.ledger import Injected, InjectedKind
+
+KINDS: dict[str, str] = {
+    FactKind.NAME: "Name",
+    FactKind.LANGUAGE: "Language",
+    FactKind.INSTRUCTION: "Instructions",
+    FactKind.CONSTRAINT: "Constraints",
+    FactKind.PREFERENCE: "Preferences",
+    FactKind.PERSON: "People",
+    FactKind.HOME: "Home",
+    FactKind.WORK: "Work",
+    FactKind.PLAN: "Plans",
+    FactKind.OTHER: "Other",
+}
+QUESTIONS: dict[str, str] = {
+    QuestionKind.POINT: "a question about one thing",
+    QuestionKind.LIST: "a question that asks for several things",
+    QuestionKind.TIME: "a question about a time",
+    QuestionKind.OVERVIEW: "a question about everything",
+    QuestionKind.SMALL_TALK: "small talk, for which nothing is searched",
+}
+LEFT_OUT: dict[str, str] = {
+    LeftOutReason.BUDGET: "no room in the budget",
+    LeftOutReason.RELEVANCE: "too little to do with the message",
+    LeftOutReason.SHARE: "its kind had used its share of the budget",
+    LeftOutReason.SESSION: "part of the session that is going on",
+    LeftOutReason.HISTORY: "the history holds the same words",
+    LeftOutReason.SUBJECT: "the message is not about it",
+}
+_SIGNALS = {
+    "meaning": "is close in meaning",
+    "words": "shares words with the message",
+    "around": "stands among messages that match",
+    "episode": "belongs to a conversation about the same thing",
+    "form": "is a full statement",
+    "speaker": "was said by the person asked about",
+    "date": "was said at the time asked about",
+    "time": "names a time, as the message asks for one",
+    "recall tool": "was looked up by the model with its recall tool",
+}
+_FACTS: dict[str, str] = {
+    "pinned": "It is pinned, so it is always shown.",
+    FactKind.NAME: "The user's name is always shown.",
+    FactKind.LANGUAGE: "The user's language is always shown.",
+    FactKind.INSTRUCTION: "The user's instructions are always shown.",
+    FactKind.CONSTRAINT: "Every answer must respect it, so it is always shown.",
+}
+
+
+def why(item: Injected) -> str:
+    """Return a sentence that says why an item of the ledger was shown or cut."""
+    if item.reason in LEFT_OUT:
+        return _sentence(LEFT_OUT[item.reason])
+    match item.kind:
+        case InjectedKind.FACT:
+            kind = KINDS.get(item.reason, "other").lower()
+            return _FACTS.get(item.reason, f"A fact ({kind}) that the message is about.")
+        case InjectedKind.SUMMARY if item.reason == "recent":
+            return "It is one of the last conversations."
+        case InjectedKind.SUMMARY:
+            return "Its conversation is about the same thing."
+    named = [_SIGNALS[name] for name in item.reason.split(", ") if name in _SIGNALS]
+    if not named:
+        return "Nothing that is stored comes closer."
+    *first, last = named
+    return f"It {', '.join(first)} and {last}." if first else f"It {last}."
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
