@@ -34,7 +34,8 @@ def test_every_kind_of_question_has_words(kind: QuestionKind):
 def test_signals_become_a_sentence():
     item = Injected(kind=InjectedKind.PASSAGE, rank=1, reason="meaning, words, date")
     assert wording.why(item) == (
-        "It is close in meaning, shares words with the message and was said at the time asked about."
+        "It is close in meaning, shares words with the message and was said at the time asked "
+        "about."
     )
     assert wording.why(Injected(kind=InjectedKind.PASSAGE, rank=1)).startswith("Nothing")
     recent = Injected(kind=InjectedKind.SUMMARY, rank=1, reason="recent")

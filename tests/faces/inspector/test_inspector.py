@@ -295,6 +295,27 @@ def test_facts_are_added_corrected_pinned_and_deleted(pages: TestClient, memory:
     assert pages.post("/facts/delete", data=ANA | {"csrf": token, "fact": "x"}).status_code == 422
 
 
+def test_facts_are_grouped_by_kind_with_the_history_of_a_slot(
+    pages: TestClient, memory: EpisodicMemory, clock: FixedClock
+):
+    sign_in(pages, memory)
+    scope = memory.scope(agent="hr", user="ana")
+    scope.add_fact("Plays the cello.", "other")
+    vienna = scope.add_fact("Lives in Vienna.", "home")
+    clock.advance(days=3)
+    scope.correct_fact(vienna.id, "Lives in Graz.")
+    text = pages.get(address("/facts", **ANA)).text
+    assert text.index("Prefers tea.") < text.index("Lives in Graz.") < text.index("Plays the")
+    assert "changed 1 time<" in text
+    slot = re.search(r'<ol class="slot">(.*?)</ol>', text, re.DOTALL)
+    assert slot is not None
+    assert slot[1].index("Lives in Vienna.") < slot[1].index("Lives in Graz.")
+    home = pages.get(address("/facts", kind="home", **ANA)).text
+    assert ("Lives in Graz." in home, "Plays the cello." in home) == (True, False)
+    scope.delete_fact(scope.facts(kinds=["other"])[0].id)
+    assert "Plays the cello." not in pages.get(address("/facts", history="on", **ANA)).text
+
+
 def test_episodes_are_deleted_and_restored(pages: TestClient, memory: EpisodicMemory):
     token = sign_in(pages, memory)
     scope = memory.scope(agent="hr", user="ana")

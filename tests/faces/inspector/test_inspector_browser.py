@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -255,11 +256,36 @@ def test_it_works_without_scripts(browser: Any, base: str, memory: EpisodicMemor
     seen = Seen(context.new_page())
     sign_in(seen, base, memory)
     seen.page.goto(base + addresses(memory)["facts"])
-    seen.page.get_by_text("Correct…").first.click()
-    seen.page.get_by_label("What is true", exact=True).first.fill("Prefers coffee.")
-    seen.page.get_by_role("button", name="Correct").first.click()
+    seen.page.locator("#facts summary").get_by_text("Prefers tea.").click()
+    changed = seen.page.locator("tr", has_text="Prefers tea.").get_by_label("What is true")
+    changed.fill("Prefers coffee.")
+    changed.press("Enter")
     playwright.expect(seen.page.get_by_role("status")).to_contain_text("corrected")
     assert "Prefers coffee." in seen.page.locator("main").inner_text()
+    context.close()
+
+
+def test_facts_are_filtered_while_one_types(seen: Seen, base: str, memory: EpisodicMemory):
+    memory.scope(**WHO).add_fact("Lives in Vienna.", "home")
+    sign_in(seen, base, memory)
+    seen.page.goto(base + addresses(memory)["facts"])
+    rows = seen.page.locator("#facts tbody tr:visible")
+    before = rows.count()
+    seen.page.get_by_label("Show only facts with").fill("VIENNA")
+    playwright.expect(rows).to_have_count(1)
+    assert before > 1
+    playwright.expect(rows.first).to_contain_text("Lives in Vienna.")
+
+
+def test_times_are_in_the_zone_of_the_browser(browser: Any, base: str, memory: EpisodicMemory):
+    context = browser.new_context(timezone_id="Asia/Tokyo")
+    seen = Seen(context.new_page())
+    sign_in(seen, base, memory)
+    last = memory.tenant().people()[0].last_message_at
+    assert last is not None
+    time = seen.page.locator("td time").first
+    playwright.expect(time).to_have_text(f"{last + timedelta(hours=9):%Y-%m-%d %H:%M}")
+    playwright.expect(time).to_have_attribute("title", f"{last:%Y-%m-%d %H:%M} UTC")
     context.close()
 
 

@@ -24,6 +24,15 @@ for (const button of at("copy")) {
   });
 }
 
+for (const filter of at("filter")) {
+  filter.hidden = false;
+  const rows = document.getElementById(filter.dataset.filter)?.tBodies[0].rows ?? [];
+  filter.querySelector("input").addEventListener("input", (event) => {
+    const words = event.target.value.toLowerCase();
+    for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(words);
+  });
+}
+
 for (const form of at("busy")) {
   form.addEventListener("submit", () => {
     const says = document.getElementById(form.dataset.busy);

@@ -2,37 +2,69 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
 from uuid import UUID
 
 from ....domain.errors import InvalidInput
-from ....domain.facts import FactKind
+from ....domain.facts import Fact, FactKind
 from ....engine import facts
 from ....engine.scope import MemoryScope
+from .. import wording
 from ..visit import Answer, Page, Redirect, Visit
 from .replay import SEES
 
-_PAGE = 50
+_PAGE = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """What is true of one thing, and what was true of it before."""
+
+    fact: Fact
+    """The current fact; the last one if the slot is over."""
+    past: tuple[Fact, ...]
+    """Facts that it followed, oldest first."""
 
 
 def show(visit: Visit) -> Answer:
     visit.need(*SEES)
     scope, history = visit.scope, visit.given("history") == "on"
-    found = scope.facts(history=history)
-    everything = {fact.id: fact for fact in scope.facts(history=True)}
+    kind = visit.given("kind") if visit.given("kind") in list(FactKind) else ""
+    slots = [slot for slot in _slots(scope.facts(history=True)) if history or slot.fact.is_current]
+    counts = Counter(slot.fact.kind.value for slot in slots)
+    found = [slot for slot in slots if not kind or slot.fact.kind == kind]
     page = visit.number("page", 1)
-    pages = max(1, -(-len(found) // _PAGE))
     part = found[(page - 1) * _PAGE : page * _PAGE]
+    said = [fact for slot in part for fact in (slot.fact, *slot.past)]
     values = {
         "scope": scope.scope,
-        "facts": part,
-        "sessions": facts.sessions_of(visit.memory.runtime, scope.scope, part),
-        "everything": everything,
+        "slots": part,
+        "kind": kind,
+        "counts": {each.value: counts[each] for each in FactKind if counts[each]},
+        "total": len(slots),
+        "sessions": facts.sessions_of(visit.memory.runtime, scope.scope, said),
         "history": history,
-        "kinds": list(FactKind),
+        "kinds": wording.KINDS,
         "number": page,
-        "pages": pages,
+        "pages": max(1, -(-len(found) // _PAGE)),
     }
     return Page(template="facts.html", values=values)
+
+
+def _slots(said: list[Fact]) -> list[Slot]:
+    """Group facts by slot, in the order of kinds, and by the time of what is current."""
+    by_slot: dict[tuple[FactKind, str], list[Fact]] = {}
+    for fact in said:
+        if fact.text:
+            by_slot.setdefault((fact.kind, fact.slot), []).append(fact)
+    slots = []
+    for together in by_slot.values():
+        held = [fact for fact in together if fact.is_current] or together[-1:]
+        past = tuple(fact for fact in together if fact not in held)
+        slots += [Slot(fact=held[-1], past=past), *(Slot(fact=f, past=()) for f in held[:-1])]
+    order = {kind: rank for rank, kind in enumerate(FactKind)}
+    return sorted(slots, key=lambda slot: (order[slot.fact.kind], slot.fact.since))
 
 
 def add(visit: Visit) -> Answer:
