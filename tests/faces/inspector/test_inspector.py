@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from html import unescape
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
 
 import pytest
 
@@ -495,3 +497,43 @@ def test_a_part_that_is_not_there_is_said(pages: TestClient, memory: EpisodicMem
     assert pages.get(address("/erasure/receipt", id="x")).status_code == 422
     assert pages.get("/inspector/../app.py").status_code == 404
     assert pages.get("/inspector/inspector.css").headers["content-type"].startswith("text/css")
+
+
+def test_a_missing_thing_leads_on(pages: TestClient, memory: EpisodicMemory):
+    token = sign_in(pages, memory)
+    missing = pages.get(address("/replay", session="nothing", **ANA))
+    fact = pages.post("/facts/pin", data=ANA | {"csrf": token, "fact": str(uuid4())})
+    forged = pages.post("/facts/pin", data=ANA)
+    for answer in (missing, fact, forged, pages.get("/timeline")):
+        assert answer.status_code >= 400
+        assert 'aria-label="Sections"' in answer.text
+        assert "()" not in answer.text
+    assert "This user has no session “nothing”." in missing.text
+    for answer in (missing, fact):
+        assert 'aria-label="This user"' in answer.text
+        assert address("/timeline", **ANA).replace("&", "&amp;") in answer.text
+
+
+def test_a_problem_tells_nobody_of_users_out_of_reach(pages: TestClient, memory: EpisodicMemory):
+    sign_in(pages, memory, "agent", agents=["hr"])
+    answer = pages.get(address("/timeline", agent="other", user="ben"))
+    assert answer.status_code == 403
+    assert 'aria-label="This user"' not in answer.text
+
+
+def test_an_empty_page_gives_the_next_command(pages: TestClient, memory: EpisodicMemory):
+    sign_in(pages, memory)
+    who = {"agent": "hr", "user": "o'neill"}
+    text = unescape(pages.get(address("/timeline", **who)).text)
+    assert "--tenant default --agent hr --user 'o'\"'\"'neill'" in text
+    assert "octopus facts add" in pages.get(address("/facts", **who)).text
+    assert "No legal holds." in pages.get("/retention").text
+
+
+def test_only_who_signed_in_can_sign_out(pages: TestClient, memory: EpisodicMemory):
+    sign_in(pages, memory)
+    assert "Sign out" in pages.get("/").text
+    with TestClient(Starlette(routes=Inspector(memory, local_token="t").routes())) as local:
+        text = local.get("/?token=t").text
+        assert 'aria-label="Sections"' in text
+        assert "Sign out" not in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from importlib import resources
 from typing import Any, TypeAlias
@@ -21,6 +22,7 @@ from ...domain.errors import Conflict, InvalidInput, NotFound, OctopusError
 from ...domain.identity import AccessRole, Credential
 from ...engine.memory import Memory
 from ..addresses import network_of
+from . import wording
 from .access import SECONDS, SignIn, Visitor, local_operator
 from .rendering import environment
 from .views import (
@@ -195,11 +197,11 @@ class Inspector:
         except Forbidden as error:
             return self._problem(visit.visitor, 403, str(error))
         except NotFound as error:
-            return self._problem(visit.visitor, 404, str(error))
+            return self._problem(visit.visitor, 404, wording.missing(error), visit)
         except InvalidInput as error:
-            return self._problem(visit.visitor, 422, str(error))
+            return self._problem(visit.visitor, 422, str(error), visit)
         except Conflict as error:
-            return self._problem(visit.visitor, 409, str(error))
+            return self._problem(visit.visitor, 409, str(error), visit)
         except OctopusError as error:
             return self._unavailable(visit.visitor, error)
 
@@ -235,7 +237,7 @@ class Inspector:
             "done": "" if visit is None else _message(visit),
             "link": None if visit is None else visit.link,
             "scope_link": None if visit is None else visit.scope_link,
-            "signs_in": self._check_local is None,
+            "signs_in": visitor is not None and not visitor.every_tenant,
             "roles": AccessRole,
             **page.values,
         }
@@ -244,9 +246,19 @@ class Inspector:
         whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         return _with_headers(Response(whole, page.status, media_type="text/html"))
 
-    def _problem(self, visitor: Visitor | None, status: int, words: str) -> Response:
-        values: Mapping[str, Any] = {"status": status, "words": words}
-        return self._html(visitor, Page(template="problem.html", values=values, status=status))
+    def _problem(
+        self, visitor: Visitor | None, status: int, words: str, visit: Visit | None = None
+    ) -> Response:
+        """Say what went wrong, with the way back to the user that `visit` names."""
+        scope = None
+        if visit is not None:
+            with suppress(InvalidInput, Forbidden):
+                scope = visit.whose
+        if visitor is not None:
+            visit = visit or Visit(memory=self._memory, visitor=visitor, query={})
+        values: Mapping[str, Any] = {"status": status, "words": words, "scope": scope}
+        page = Page(template="problem.html", values=values, status=status)
+        return self._html(visitor, page, visit=visit)
 
     def _to_sign_in(self, request: Request) -> Response:
         if self._check_local is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -36,6 +37,7 @@ def environment() -> jinja2.Environment:
         "marked": marked,
         "percent": percent,
         "counted": counted,
+        "shell": shlex.quote,
     }
     return made
 

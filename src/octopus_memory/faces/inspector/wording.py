@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...domain.block.passages import LeftOutReason
 from ...domain.context import QuestionKind
+from ...domain.errors import EpisodeNotFound, FactNotFound, NotFound, SessionNotFound
 from ...domain.facts import FactKind
 from ...domain.ledger import Injected, InjectedKind
 
@@ -52,6 +53,18 @@ _FACTS: dict[str, str] = {
     FactKind.INSTRUCTION: "The user's instructions are always shown.",
     FactKind.CONSTRAINT: "Every answer must respect it, so it is always shown.",
 }
+
+
+def missing(error: NotFound) -> str:
+    """Return what a page says of a thing that is not there."""
+    match error:
+        case SessionNotFound():
+            return f"This user has no session “{error.session_id}”. It may have been erased."
+        case EpisodeNotFound():
+            return "This user has no such episode. It may have been erased."
+        case FactNotFound():
+            return "This user has no such fact. It may have been replaced or deleted."
+    return "There is no such entry. It may have been removed, or its time is over."
 
 
 def why(item: Injected) -> str:

@@ -118,7 +118,7 @@ def place_hold(visit: Visit) -> Answer:
         reason=visit.given("reason"),
         actor=visit.actor,
     )
-    return Redirect(to=visit.link("/retention"), message="The hold stands.")
+    return Redirect(to=visit.link("/retention"), message="The hold is placed.")
 
 
 def lift_hold(visit: Visit) -> Answer:
