@@ -276,6 +276,50 @@ def test_the_playground_shows_the_block_and_enters_nothing(
     assert "<html" not in part
 
 
+def test_the_playground_names_what_is_left_out(pages: TestClient, memory: EpisodicMemory):
+    scope = memory.scope(agent="hr", user="ana")
+    for number in range(12):
+        scope.store([("user", f"Peanuts make me sneeze, allergy note number {number}.")])
+    memory.flush()
+    sign_in(pages, memory)
+    asked = {"message": "What am I allergic to?", "budget": "60", **ANA}
+    text = pages.get(address("/playground", **asked)).text
+    left_out = text[text.index("Left out, and why") : text.index("Copy as Python")]
+    assert "allergy note number" in left_out
+    assert "no room in the budget" in left_out
+    assert 'href="/replay?agent=hr&amp;user=ana&amp;session=' in left_out
+    assert "Prefers tea." in left_out
+    assert "the message is not about it" in left_out
+
+
+def test_the_playground_marks_what_only_one_setting_shows(
+    pages: TestClient, memory: EpisodicMemory
+):
+    memory.scope(agent="hr", user="ana").add_fact("Never eats nuts.", "constraint")
+    sign_in(pages, memory)
+    asked = {"message": "What am I allergic to?", "compare": "on", "facts2": "off", **ANA}
+    text = pages.get(address("/playground", **asked)).text
+    first, second = text[text.index("Result A") :].split("Result B")
+    assert re.search(r"<ins>[^<]*Never eats nuts\.</ins>", first)
+    assert "Never eats nuts." not in second[: second.index("Copy as Python")]
+    assert re.search(r"<pre>[^<]*(<ins>[^<]*</ins>[^<]*)*I am allergic to peanuts\.", second)
+    assert "<ins>" not in pages.get(
+        address("/playground", **asked | {"facts2": "on"})
+    ).text.replace("<ins>marked</ins>", "")
+
+
+def test_the_playground_traces_the_stages(pages: TestClient, memory: EpisodicMemory):
+    sign_in(pages, memory)
+    asked = address("/playground/result", message="What am I allergic to?", **ANA)
+    assert re.search(
+        r'aria-label="searched in [\d.]+ ms, ranked in [\d.]+ ms, chosen in [\d.]+ ms, laid out in',
+        pages.get(asked).text,
+    )
+    text = pages.get(address("/playground/result", message="Thanks!", **ANA)).text
+    assert "small talk, for which nothing is searched" in text
+    assert "searched in" not in text
+
+
 def test_facts_are_added_corrected_pinned_and_deleted(pages: TestClient, memory: EpisodicMemory):
     token = sign_in(pages, memory)
     scope = memory.scope(agent="hr", user="ana")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import NamedTuple
@@ -42,7 +42,13 @@ class Recalled(NamedTuple):
 
 
 def recall_for_context(
-    runtime: Runtime, scope: Scope, ask: recall.Ask, *, quotable: int, lines: int
+    runtime: Runtime,
+    scope: Scope,
+    ask: recall.Ask,
+    *,
+    quotable: int,
+    lines: int,
+    reached: Callable[[str], object] = str,
 ) -> Recalled:
     """Find the best `quotable` turns to quote, and episodes, by one search.
 
@@ -51,6 +57,7 @@ def recall_for_context(
 
     The episodes are the most relevant ones that `ask` wants. For a question without a subject, they
     are up to `lines` episodes of the time or the conversation that it names, or the newest.
+    `reached` is called with "searched" when every row has its score.
     """
     view = recall.view_of(runtime, scope, ask) if ask.query.strip() else None
     if view is None or not len(view.ordinals):
@@ -68,6 +75,7 @@ def recall_for_context(
         best = Recalled(question=plan.question, at_that_time=bool(listed and listed.episodes))
     else:
         signals = recall.signals_of(runtime, view, plan, ask.mode)
+        reached("searched")
         ranking = rank(signals, plan, runtime.calibration, keep=keep)
         best = _best_for_context(runtime, scope, ask, recall.Found(view, ranking, plan), quotable)
     if listed is not None:

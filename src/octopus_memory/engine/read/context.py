@@ -82,6 +82,7 @@ class MemoryOrchestrator:
         material = self.material(
             query, config, shape.budget_tokens, session_id=session_id, history=given
         )
+        self._reached("ranked")
         block = make_block(
             material,
             shape.layout,
@@ -90,6 +91,7 @@ class MemoryOrchestrator:
             min_score=config.recall.min_recall_score,
             weigh=self._weigher(query),
         )
+        self._reached("chosen")
         if session_id is not None:
             ledger.note(
                 self._runtime,
@@ -104,6 +106,7 @@ class MemoryOrchestrator:
         fitted = fit_messages(
             system, block.text, given, message, shape, count, summarize=self._summarize
         )
+        self._reached("laid out")
         return MemoryContext(
             text=block.text,
             messages=fitted.messages,
@@ -117,6 +120,9 @@ class MemoryOrchestrator:
             kind=material.kind,
             overflow_tokens=fitted.overflow_tokens,
         )
+
+    def _reached(self, stage: str) -> None:
+        """Note that a stage is over: searched, ranked, chosen, laid out. A trace overrides it."""
 
     def material(
         self,
@@ -144,7 +150,12 @@ class MemoryOrchestrator:
         )
         quotable = min(max(budget // _TOKENS_A_CANDIDATE, _LEAST_CANDIDATES), _MOST_CANDIDATES)
         found = candidates.recall_for_context(
-            self._runtime, self._scope, ask, quotable=quotable, lines=budget // _TOKENS_A_LINE
+            self._runtime,
+            self._scope,
+            ask,
+            quotable=quotable,
+            lines=budget // _TOKENS_A_LINE,
+            reached=self._reached,
         )
         question, held = found.question, _held(query, history)
         repeated = [each for each in found.candidates if _is_held(each, held)]

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from ....domain.block.passages import Passage
 from ....domain.context import MemoryContext
 from ....domain.episode import SignalShare
 from ....domain.policy import Layout, MemoryConfig
-from ....engine.read.context import MemoryOrchestrator
+from .. import wording
+from ..trying import Named, Stage, Trial
 from ..visit import Answer, Page, Visit
 from .replay import SEES
 
 _LONGEST_MESSAGE = 10_000
 _MOST_BUDGET = 4_000
 _BAR_WIDTH = 300.0
+_AFTER_SENTENCE = re.compile(r"(?<=[.!?\"])(?=\s)|(?<=\n)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +47,18 @@ class Tried:
     budget: int
     threshold: float
     layout: str
+    with_facts: bool
     context: MemoryContext | None
     explained: list[Explained]
-    reasons: list[tuple[str, str, int]]
-    """Left-out items: kind, reason and count."""
+    stages: list[Stage]
+    left_out: list[Named]
     code: str
+
+    @property
+    def sentences(self) -> list[str]:
+        """The block in pieces that together are its text."""
+        text = "" if self.context is None else self.context.text
+        return _AFTER_SENTENCE.split(text) if text else []
 
 
 def show(visit: Visit) -> Answer:
@@ -74,10 +84,18 @@ def _values(visit: Visit) -> dict[str, object]:
         "message": message,
         "compare": compare,
         "tried": tried,
+        "others": _others(tried),
+        "questions": wording.QUESTIONS,
         "layouts": list(Layout),
         "most_budget": _MOST_BUDGET,
         "bar_width": _BAR_WIDTH,
     }
+
+
+def _others(tried: list[Tried]) -> dict[str, frozenset[str]]:
+    """Sentences of the block that each one is compared with."""
+    said = [frozenset(piece.strip() for piece in each.sentences) for each in tried]
+    return {each.name: other for each, other in zip(tried, reversed(said), strict=True)}
 
 
 def _try(visit: Visit, config: MemoryConfig, message: str, suffix: str) -> Tried:
@@ -91,7 +109,9 @@ def _try(visit: Visit, config: MemoryConfig, message: str, suffix: str) -> Tried
     threshold = visit.number(f"threshold{suffix}", default, least=0, most=100) / 100
     given = visit.given(f"layout{suffix}")
     layout = Layout(given) if given in list(Layout) else config.context.layout
+    with_facts = visit.given(f"facts{suffix}") != "off"
     context = None
+    trial = Trial(visit.memory.runtime, visit.whose, with_facts=with_facts)
     if message:
         chosen = replace(
             config,
@@ -99,30 +119,23 @@ def _try(visit: Visit, config: MemoryConfig, message: str, suffix: str) -> Tried
             context=replace(config.context, budget_tokens=budget, layout=layout),
         )
         # Without a session, so that trying is not entered in the ledger.
-        orchestrator = MemoryOrchestrator(visit.memory.runtime, visit.whose)
-        context = orchestrator.context(message, config=chosen)
+        context = trial.context(message, config=chosen)
     return Tried(
         name="B" if suffix else "A",
         budget=budget,
         threshold=threshold,
         layout=layout.value,
+        with_facts=with_facts,
         context=context,
         explained=[] if context is None else [_explain(each) for each in _by_score(context)],
-        reasons=[] if context is None else _reasons(context),
+        stages=trial.stages(),
+        left_out=[] if context is None else trial.left_out(context),
         code=_code(visit, message, budget, threshold, layout),
     )
 
 
 def _by_score(context: MemoryContext) -> list[Passage]:
     return sorted(context.passages, key=lambda passage: -passage.score)
-
-
-def _reasons(context: MemoryContext) -> list[tuple[str, str, int]]:
-    counts: dict[tuple[str, str], int] = {}
-    for each in context.left_out:
-        key = (each.what, each.reason.value)
-        counts[key] = counts.get(key, 0) + 1
-    return [(what, why, number) for (what, why), number in sorted(counts.items())]
 
 
 def _explain(passage: Passage) -> Explained:

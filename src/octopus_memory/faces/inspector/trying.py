@@ -1,0 +1,134 @@
+"""A context block for trying: its stages with their times, and what it left out by name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from ...domain.block.block import Material
+from ...domain.block.passages import LeftOut, LeftOutReason
+from ...domain.context import MemoryContext
+from ...domain.episode import EpisodeSnippet, Scope, TurnHit
+from ...domain.facts import Fact
+from ...domain.message import MessageLike
+from ...domain.policy import MemoryConfig
+from ...engine.core.runtime import Runtime
+from ...engine.read.context import MemoryOrchestrator
+from . import wording
+
+_MOST_NAMED = 100
+_MILLIS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A part of the way from the message to the block, as a part of one bar."""
+
+    name: str
+    millis: float
+    start: float
+    """Share of the whole time before it, 0 to 1."""
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """Something that was left out, with its words."""
+
+    what: str
+    words: str
+    why: str
+    score: float | None
+    session_id: str = ""
+    episode_id: UUID | None = None
+    ordinal: int = 0
+
+
+class Trial(MemoryOrchestrator):
+    """Makes one block that is entered nowhere, and keeps what the page says about it."""
+
+    def __init__(self, runtime: Runtime, scope: Scope, *, with_facts: bool = True) -> None:
+        super().__init__(runtime, scope)
+        self._with_facts = with_facts
+        self._known: tuple[Fact, ...] = ()
+        self._material = Material()
+        self._query = ""
+        self._times: list[tuple[str, float]] = [("", time.perf_counter())]
+
+    def _reached(self, stage: str) -> None:
+        self._times.append((stage, time.perf_counter()))
+
+    def _facts(self) -> tuple[Fact, ...]:
+        self._known = super()._facts() if self._with_facts else ()
+        return self._known
+
+    def material(
+        self,
+        query: str,
+        config: MemoryConfig,
+        budget: int,
+        *,
+        session_id: str | None,
+        history: Sequence[MessageLike] = (),
+    ) -> Material:
+        self._query = query
+        self._material = super().material(
+            query, config, budget, session_id=session_id, history=history
+        )
+        return self._material
+
+    def stages(self) -> list[Stage]:
+        """Stages with their times, in order."""
+        begun, ended = self._times[0][1], self._times[-1][1]
+        whole = max(ended - begun, 1e-9)
+        return [
+            Stage(
+                name=name,
+                millis=(at - before) * _MILLIS,
+                start=(before - begun) / whole,
+                share=(at - before) / whole,
+            )
+            for (_, before), (name, at) in zip(self._times, self._times[1:], strict=False)
+        ]
+
+    def left_out(self, context: MemoryContext) -> list[Named]:
+        """What was left out, the most relevant first."""
+        ordered = sorted(context.left_out, key=lambda each: -(each.score or 0.0))
+        return [self._named(each) for each in ordered[:_MOST_NAMED]]
+
+    def _named(self, each: LeftOut) -> Named:
+        why = wording.LEFT_OUT[each.reason]
+        if each.reason is LeftOutReason.HISTORY:
+            # There is no history on the page, so the message itself holds these words.
+            why = "the message itself holds these words"
+            return Named(what=each.what, words=self._query, why=why, score=each.score)
+        if each.fact_id is not None:
+            words = next((fact.text for fact in self._known if fact.id == each.fact_id), "")
+            return Named(what=each.what, words=words, why=why, score=each.score)
+        for candidate in self._material.candidates:
+            source = candidate.source
+            if isinstance(source, TurnHit) and source.id == each.turn_id:
+                return Named(
+                    what=each.what,
+                    words=" ".join(source.text.split()),
+                    why=why,
+                    score=each.score,
+                    session_id=source.session_id,
+                    episode_id=source.episode_id,
+                    ordinal=source.ordinal,
+                )
+        quotable = (candidate.source for candidate in self._material.candidates)
+        summed_up = (each for each in quotable if isinstance(each, EpisodeSnippet))
+        for snippet in (*self._material.relevant, *self._material.recent, *summed_up):
+            if snippet.episode_id == each.episode_id:
+                return Named(
+                    what=each.what,
+                    words=snippet.summary or "; ".join(snippet.key_facts),
+                    why=why,
+                    score=each.score,
+                    session_id=snippet.session_id,
+                    episode_id=snippet.episode_id,
+                )
+        return Named(what=each.what, words="", why=why, score=each.score)
