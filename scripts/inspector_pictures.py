@@ -91,6 +91,7 @@ def pages(story: Story, receipt: str) -> dict[str, str]:
         "playground": f"/playground?{urlencode(tried)}",
         "compare": f"/playground?{urlencode(tried | {'compare': 'on', 'budget2': '900'})}",
         "facts": f"/facts?{urlencode(who)}",
+        "search": f"/search?{urlencode(who)}",
         "retention": "/retention?dry=on",
         "erasure": f"/erasure?{urlencode(who)}",
         "progress": f"/erasure/progress?id={receipt}",

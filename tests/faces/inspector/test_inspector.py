@@ -57,6 +57,7 @@ SEEN: dict[str, str] = {
     "/playground": address("/playground", message="allergic to what?", **ANA),
     "/playground/result": address("/playground/result", message="allergic?", **ANA),
     "/facts": address("/facts", history="on", **ANA),
+    "/search": address("/search", **ANA),
     "/forget": address("/forget", **ANA),
     "/retention": address("/retention", dry="on"),
     "/erasure": "/erasure",
@@ -65,7 +66,15 @@ SEEN: dict[str, str] = {
     "/health/live": "/health/live",
 }
 HEALTH = {"/health", "/health/live"}
-CONTENT = {"/timeline", "/replay", "/playground", "/playground/result", "/facts", "/forget"}
+CONTENT = {
+    "/timeline",
+    "/replay",
+    "/playground",
+    "/playground/result",
+    "/facts",
+    "/search",
+    "/forget",
+}
 MAY: dict[str, set[str]] = {
     "admin": set(SEEN),
     "agent": {"/", *CONTENT},

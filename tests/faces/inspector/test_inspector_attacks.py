@@ -45,7 +45,21 @@ FIELDS = (
     *("agent", "user", "session", "page", "last", "before", "find", "after_user", "after_agent"),
     *("after_tenant", "tenant", "message", "budget", "threshold", "layout", "compare", "history"),
     *("dry", "action", "actor", "verify", "id", "done", "seal", "token", "episode", "fact", "text"),
-    *("kind", "pinned", "hold", "reason", "key", "name", "role", "agents", "confirm"),
+    *(
+        "kind",
+        "pinned",
+        "words",
+        "since",
+        "until",
+        "facts",
+        "hold",
+        "reason",
+        "key",
+        "name",
+        "role",
+        "agents",
+        "confirm",
+    ),
     *("active_retention_days", "archive_retention_days", "purge_grace_days", "archive_mode"),
 )
 

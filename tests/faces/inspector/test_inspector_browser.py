@@ -138,6 +138,7 @@ def addresses(memory: EpisodicMemory) -> dict[str, str]:
         "first": f"/replay?{urlencode(WHO | {'session': 'monday'})}",
         "playground": f"/playground?{urlencode(asked)}",
         "facts": f"/facts?{urlencode(WHO)}",
+        "search": f"/search?{urlencode(WHO)}",
         "retention": "/retention?dry=on",
         "erasure": f"/erasure?{urlencode(WHO)}",
         "progress": f"/erasure/progress?id={receipt}",

@@ -34,6 +34,7 @@ from .views import (
     playground,
     replay,
     retention,
+    search,
     timeline,
     users,
 )
@@ -67,6 +68,7 @@ _VIEWS: dict[str, View] = {
     "/playground": playground.show,
     "/playground/result": playground.result,
     "/facts": facts.show,
+    "/search": search.show,
     "/forget": forget.show,
     "/retention": retention.show,
     "/erasure": erasure.show,
@@ -85,6 +87,7 @@ _ACTIONS: dict[str, View] = {
     "/facts/correct": facts.correct,
     "/facts/pin": facts.pin,
     "/facts/delete": facts.delete,
+    "/search/find": search.find,
     "/forget/preview": forget.preview,
     "/forget/confirm": forget.confirm,
     "/retention/policy": retention.set_policy,

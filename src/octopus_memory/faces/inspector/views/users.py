@@ -25,7 +25,7 @@ class _Listed:
 
 def show(visit: Visit) -> Answer:
     text = visit.given("find")[:_LONGEST]
-    after = _after(visit)
+    after = after_of(visit)
     listed = _search(visit, text, after) if text else _list(visit, after)
     following = None
     if listed.reached is not None:
@@ -44,7 +44,8 @@ def show(visit: Visit) -> Answer:
     return Page(template="users.html", values=values)
 
 
-def _after(visit: Visit) -> Scope | None:
+def after_of(visit: Visit) -> Scope | None:
+    """The last user of the page before."""
     agent, user = visit.given("after_agent"), visit.given("after_user")
     if not agent or not user:
         return None
