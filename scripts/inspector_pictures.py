@@ -1,7 +1,7 @@
 """Makes the pictures of the inspector for the documentation, from the demo's conversations.
 
     python scripts/inspector_pictures.py
-    python scripts/inspector_pictures.py FOLDER    every page at both widths, light and dark, too
+    python scripts/inspector_pictures.py FOLDER    every page at three widths, light and dark, too
 
 It needs the extra `server`, the package `playwright`, and the Chromium of the system: none is
 downloaded.
@@ -31,10 +31,19 @@ from octopus_memory.testing import FixedClock
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 TOKEN = "pictures"
 WIDE, TALL, NARROW = (1280, 860), (1280, 1400), (390, 844)
+LARGE = (1920, 1080)
 NOW = "now"
 ASKED = (
     "Can I still take five days off in June?",
     "Please write to me formally, as always.",
+)
+
+FACTS = (
+    ("constraint", "Is allergic to peanuts."),
+    ("preference", "Likes window seats."),
+    ("person", "Her sister Lena lives in Graz."),
+    ("home", "Lives in Vienna."),
+    ("work", "Works in the Hamburg office on Mondays."),
 )
 
 
@@ -48,6 +57,8 @@ def fill(memory: EpisodicMemory, clock: FixedClock) -> tuple[Story, str]:
         scope.store(part.messages, session_id=part.id, at=part.times)
     memory.flush()
     clock.set(story.now)
+    for kind, text in FACTS:
+        scope.add_fact(text, kind)
     scope.context(ASKED[0], session_id=NOW, budget_tokens=220)
     scope.add(
         NOW,
@@ -104,7 +115,7 @@ def pages(story: Story, receipt: str) -> dict[str, str]:
 
 
 PICTURES = {
-    "inspector-replay": ("replay", TALL, "light"),
+    "inspector-replay": ("replay", (1280, 1120), "light"),
     "inspector-playground": ("playground", TALL, "light"),
     "inspector-timeline": ("timeline", WIDE, "dark"),
     "inspector-facts": ("facts", NARROW, "light"),
@@ -117,6 +128,8 @@ def take(
     page.set_viewport_size({"width": size[0], "height": size[1]})
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     page.goto(address)
+    if "/replay?" in address:
+        page.locator(".ledger > summary").first.click()
     page.screenshot(path=file, full_page=whole)
 
 
@@ -142,7 +155,7 @@ def main() -> None:
             if every is not None:
                 every.mkdir(exist_ok=True)
                 for what, address in addresses.items():
-                    for label, size in (("wide", WIDE), ("narrow", NARROW)):
+                    for label, size in (("large", LARGE), ("wide", WIDE), ("narrow", NARROW)):
                         for scheme in ("light", "dark"):
                             file = every / f"{what}-{label}-{scheme}.png"
                             take(page, base + address, size, scheme, file, whole=True)

@@ -29,7 +29,7 @@ pytestmark = [
 
 EVIL = "<script>document.title='harmed'</script><img src=x onerror=\"document.title='harmed'\">"
 WHO = {"agent": "hr", "user": "ana"}
-WIDTHS = {"wide": 1280, "narrow": 390}
+WIDTHS = {"large": 1920, "wide": 1280, "narrow": 390}
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ from .users import after_of
 _TURNS = 30
 _USERS = 25
 _TURNS_OF_EACH = 3
+_LEAST_OF_ONE = 0.4
+"""Relevance from which a turn of the user that was named is shown."""
 _LONGEST = 500
 
 
@@ -54,7 +56,7 @@ def find(visit: Visit) -> Answer:
         ).recall_turns(
             words,
             limit=_TURNS_OF_EACH if whose is None else _TURNS,
-            min_score=_least(visit, scope) if whose is None else None,
+            min_score=_least(visit, scope) if whose is None else _LEAST_OF_ONE,
             since=since,
             until=until,
         )
