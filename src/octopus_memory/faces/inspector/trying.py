@@ -12,7 +12,7 @@ from ...domain.block.passages import LeftOut, LeftOutReason
 from ...domain.context import MemoryContext
 from ...domain.episode import EpisodeSnippet, Scope, TurnHit
 from ...domain.facts import Fact
-from ...domain.message import MessageLike
+from ...domain.message import Message
 from ...domain.policy import MemoryConfig
 from ...engine.core.runtime import Runtime
 from ...engine.read.context import MemoryOrchestrator
@@ -71,7 +71,7 @@ class Trial(MemoryOrchestrator):
         budget: int,
         *,
         session_id: str | None,
-        history: Sequence[MessageLike] = (),
+        history: Sequence[Message] = (),
     ) -> Material:
         self._query = query
         self._material = super().material(
