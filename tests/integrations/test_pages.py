@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -55,35 +58,138 @@ def test_the_program_of_a_page_runs(page: str, tmp_path: Path):
     assert done.returncode == 0, done.stderr
 
 
-STARTER_NEEDS = {"langchain": ("langchain", "langchain_openai"), "openai-agents": ("agents",)}
+STARTER_NEEDS = {
+    "library": (),
+    "openai": ("openai",),
+    "anthropic": ("anthropic",),
+    "langchain": ("langchain", "langchain_openai"),
+    "langgraph": ("langgraph", "langchain_openai"),
+    "pydantic-ai": ("pydantic_ai", "openai"),
+    "openai-agents": ("agents",),
+    "service": ("fastapi", "uvicorn", "prometheus_client", "httpx"),
+    "mcp": ("mcp", "anyio"),
+}
 """The packages that a program of `octopus init` imports."""
+TOLD = "I am allergic to peanuts."
+FOLLOWED = "And I live in Lisbon."
+ASKED = "What should I not eat, with my allergy?"
+
+
+@pytest.fixture
+def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOpenAIServer]:
+    """The stand-in for a provider, which the programs that are started ask."""
+    with FakeOpenAIServer() as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "any")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url.removesuffix("/v1"))
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "any")
+        monkeypatch.setenv("OPENAI_AGENTS_DISABLE_TRACING", "1")
+        monkeypatch.setenv("OCTOPUS_EMBEDDER", "hashing")
+        yield server
+
+
+def _init(kind: str, folder: Path) -> str:
+    """Write the starter of a kind; returns its file."""
+    if missing := [name for name in STARTER_NEEDS[kind] if not _is_installed(name)]:
+        pytest.skip(f"{', '.join(missing)}: not installed")
+    command = [sys.executable, "-m", "octopus_memory", "init", kind]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return next(each.file for each in STARTERS if each.name == kind)
+
+
+def _talk(program: str, folder: Path, *said: str) -> str:
+    """Run a program, say something, and end as Ctrl-D does; returns what it printed."""
+    done = subprocess.run(
+        [sys.executable, program],
+        cwd=folder,
+        input="".join(f"{each}\n" for each in said),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout.count("assistant:") == len(said)
+    return done.stdout
+
+
+def test_every_kind_is_run():
+    assert set(STARTER_NEEDS) == {starter.name for starter in STARTERS}
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("kind", STARTER_NEEDS)
-def test_the_program_of_a_kind_remembers_at_its_second_run(kind: str, tmp_path: Path):
-    if not all(map(_is_installed, STARTER_NEEDS[kind])):
-        pytest.skip(f"{STARTER_NEEDS[kind]} are not installed")
-    [starter] = [each for each in STARTERS if each.name == kind]
-    subprocess.run([sys.executable, "-m", "octopus_memory", "init", kind], cwd=tmp_path, check=True)
-    with FakeOpenAIServer() as server:
-        environment = {
-            **os.environ,
-            "OPENAI_BASE_URL": server.base_url,
-            "OPENAI_API_KEY": "any",
-            "OPENAI_AGENTS_DISABLE_TRACING": "1",
-            "OCTOPUS_EMBEDDER": "hashing",
-        }
-        for said in ("I am allergic to peanuts.", "What should I not eat, with my allergy?"):
-            done = subprocess.run(
-                [sys.executable, starter.file],
-                cwd=tmp_path,
-                env=environment,
-                input=f"{said}\n\n",
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert done.returncode == 0, done.stderr
-            assert "assistant: " in done.stdout
-        assert "allergic to peanuts" in json.dumps(server.requests[-1].body)
+@pytest.mark.parametrize(
+    "kind", ["openai", "anthropic", "langchain", "langgraph", "pydantic-ai", "openai-agents"]
+)
+def test_a_starter_knows_its_conversation_and_the_one_before(
+    kind: str, tmp_path: Path, provider: FakeOpenAIServer
+):
+    program = _init(kind, tmp_path)
+    provider.answer("Noted.", times=2)
+    first = _talk(program, tmp_path, TOLD, FOLLOWED)
+    assert first.count("assistant: Noted.") == 2
+    assert "I remember" not in first
+    _, second = (json.dumps(request.body) for request in provider.requests)
+    # The conversation itself is sent again, with its answer.
+    assert TOLD in second
+    assert "Noted." in second
+    assert FOLLOWED in second
+    provider.clear()
+    assert "peanuts" in _talk(program, tmp_path, ASKED).split("you: ")[0]
+    assert "allergic to peanuts" in json.dumps(provider.requests[-1].body)
+    # A run in which nothing is said ends as well.
+    _talk(program, tmp_path)
+
+
+@pytest.mark.process
+def test_the_starter_without_a_model_knows_its_conversation_and_the_one_before(
+    tmp_path: Path, provider: FakeOpenAIServer
+):
+    program = _init("library", tmp_path)
+    first = _talk(program, tmp_path, TOLD, FOLLOWED)
+    assert first.count(f"[user] {TOLD}") == 2
+    assert "allergic to peanuts" in _talk(program, tmp_path, ASKED).split("you: ")[1]
+
+
+@pytest.mark.process
+def test_the_starter_of_a_service_knows_its_conversation_and_the_one_before(
+    tmp_path: Path, provider: FakeOpenAIServer
+):
+    program = _init("service", tmp_path)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    written = tmp_path / program
+    written.write_text(written.read_text(encoding="utf-8").replace("8765", port))
+    serve = [sys.executable, "-m", "octopus_memory", "serve", "--dev", "--port", port]
+    with subprocess.Popen(serve, cwd=tmp_path, stderr=subprocess.DEVNULL) as service:
+        try:
+            _wait_for(port)
+            first = _talk(program, tmp_path, TOLD, FOLLOWED)
+            assert first.count(f"[user] {TOLD}") == 2
+            assert "allergic to peanuts" in _talk(program, tmp_path, ASKED).split("you: ")[1]
+        finally:
+            service.terminate()
+
+
+def _wait_for(port: str) -> None:
+    for _ in range(600):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", int(port)), timeout=1):
+            return
+        time.sleep(0.1)
+    pytest.fail("the service did not start")
+
+
+@pytest.mark.process
+def test_an_mcp_client_with_the_configuration_knows_the_session_before(
+    tmp_path: Path, provider: FakeOpenAIServer
+):
+    configuration = json.loads((tmp_path / _init("mcp", tmp_path)).read_text(encoding="utf-8"))
+    from tests.support import mcp_process
+
+    arguments = configuration["mcpServers"]["memory"]["args"][1:]
+    with mcp_process.tools(tmp_path / "first.log", *arguments) as tools:
+        tools.data("remember", messages=[{"role": "user", "content": TOLD}])
+        tools.data("close_session")
+    with mcp_process.tools(tmp_path / "second.log", *arguments) as tools:
+        assert "allergic to peanuts" in tools.text("context", message=ASKED)

@@ -1,9 +1,8 @@
-"""The command line's `init`: the files it writes are valid, and its programs run."""
+"""The command line's `init`: the files it writes are valid; `test_pages` runs its programs."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,26 +10,12 @@ import pytest
 
 from octopus_memory.faces.cli.init import STARTERS
 from octopus_memory.settings import load
-from octopus_memory.testing.openai_server import FakeOpenAIServer
 from tests.support.command_line import run, run_json, use_folder
 
 
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use_folder(tmp_path, monkeypatch)
-
-
-def start(program: str, *, stdin: str = "") -> str:
-    done = subprocess.run(
-        [sys.executable, program],
-        check=False,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.mark.parametrize("kind", [starter.name for starter in STARTERS])
@@ -47,25 +32,6 @@ def test_each_kind_writes_settings_that_load_and_says_what_to_run(kind: str) -> 
         compile(program.read_text(encoding="utf-8"), program.name, "exec")
     assert made["next"][0].startswith("pip install 'octopus-memory")
     assert "Next:" in run("init", kind, "--folder", "other").stdout
-
-
-@pytest.mark.process
-def test_the_library_program_remembers_at_its_second_run() -> None:
-    run("init", "library")
-    assert "Nothing is remembered yet." in start("agent.py")
-    assert "allergic to peanuts" in start("agent.py")
-
-
-@pytest.mark.process
-def test_the_openai_program_remembers_at_its_second_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    run("init", "openai")
-    with FakeOpenAIServer() as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        monkeypatch.setenv("OPENAI_API_KEY", "any")
-        server.answer("Noted.")
-        assert "assistant: Noted." in start("agent.py", stdin="I am allergic to peanuts.\n\n")
-        start("agent.py", stdin="What should I not eat, with my allergy?\n\n")
-        assert "allergic to peanuts" in json.dumps(server.requests[-1].body)
 
 
 def command_of_mcp() -> str:
@@ -91,6 +57,13 @@ def test_an_mcp_client_is_given_the_name_of_an_installed_program(
 ) -> None:
     monkeypatch.setattr(sys, "base_prefix", sys.prefix)
     assert command_of_mcp() == "octopus"
+
+
+def test_an_mcp_client_is_given_the_whole_path_of_the_database(tmp_path: Path) -> None:
+    run("init", "mcp", "--folder", "desktop")
+    written = json.loads(Path("desktop", ".mcp.json").read_text(encoding="utf-8"))
+    arguments = written["mcpServers"]["memory"]["args"]
+    assert arguments[arguments.index("--db") + 1] == str(tmp_path / "desktop" / "memory.db")
 
 
 @pytest.mark.parametrize("there", ["octopus.toml", "agent.py"])

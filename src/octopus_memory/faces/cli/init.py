@@ -75,6 +75,22 @@ STARTERS = (
         run=("export OPENAI_API_KEY=…", "python agent.py"),
     ),
     Starter(
+        name="langgraph",
+        is_for="a graph of LangGraph that remembers",
+        source="langgraph.py",
+        file="agent.py",
+        install="octopus-memory[langgraph] langchain-openai",
+        run=("export OPENAI_API_KEY=…", "python agent.py"),
+    ),
+    Starter(
+        name="pydantic-ai",
+        is_for="an agent of PydanticAI that remembers",
+        source="pydantic_ai.py",
+        file="agent.py",
+        install="octopus-memory[pydantic-ai] pydantic-ai-slim[openai]",
+        run=("export OPENAI_API_KEY=…", "python agent.py"),
+    ),
+    Starter(
         name="openai-agents",
         is_for="an agent of the OpenAI Agents SDK that remembers",
         source="openai_agents.py",
@@ -166,18 +182,22 @@ def _write(starter: Starter, folder: Path) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     for path, source in wanted.items():
         text = starters.joinpath(source).read_text(encoding="utf-8")
+        if path.suffix == ".json":
+            text = _with_paths(text, folder)
         # Only a new file, because a link would lead to one outside of the folder.
         with path.open("x", encoding="utf-8") as file:
-            file.write(_with_program(text) if path.suffix == ".json" else text)
+            file.write(text)
     return [str(path) for path in wanted]
 
 
-def _with_program(text: str) -> str:
-    """Return the client's configuration with a command that the client can start.
+def _with_paths(text: str, folder: Path) -> str:
+    """Return the client's configuration with whole paths of the database and the program.
 
-    A client does not see an environment that is only active in this terminal, so outside of the
-    user's path it needs the whole path of the program.
+    A client may start the server in another folder, where it would find neither `octopus.toml` nor
+    the database. It does not see an environment that is only active in this terminal, so outside
+    of the user's path it needs the whole path of the program.
     """
+    text = text.replace('"memory.db"', json.dumps(str(folder.resolve() / "memory.db")), 1)
     if sys.prefix == sys.base_prefix:
         return text
     program = Path(sys.executable).with_name("octopus")

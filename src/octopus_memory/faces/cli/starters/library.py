@@ -1,20 +1,31 @@
-"""An agent that remembers. Run it twice: the second time it knows what was said the first time."""
+"""An agent that remembers you: talk, press Ctrl-D, run it again and ask."""
 
-from uuid import uuid4
+from contextlib import suppress
 
 from octopus_memory import EpisodicMemory
 
+SYSTEM = "You are a helpful assistant."
 
-def answer(messages: list[dict[str, str]]) -> str:
-    """Ask your model here. This stands in for it, and says how much it was given."""
-    return f"(your model's answer to {len(messages)} messages)"
+
+def answer(messages: list[dict]) -> str:
+    """Ask your model here. Until then, this prints what it would read."""
+    for each in messages:
+        print(f"    [{each['role']}] {each['content']}")
+    return "(your model's answer)"
 
 
 with EpisodicMemory.open() as memory:
     scope = memory.scope(agent="assistant", user="ana")
-    question = "I am allergic to peanuts. What can I cook tonight?"
-    context = scope.context(question, system="You are a helpful assistant.")
-    print(context.text or "Nothing is remembered yet.")
-    with scope.episode(session_id=str(uuid4())) as episode:
-        episode.add("user", question)
-        episode.add("assistant", answer(context.messages))
+    for past in scope.recent(3):
+        if past.summary:
+            print(f"I remember {past.date:%d %B}: {past.summary}")
+    with scope.episode() as talk, suppress(EOFError):
+        history = []
+        while question := input("you: "):
+            context = talk.context(question, history=history, system=SYSTEM)
+            said = answer(context.messages)
+            print("assistant:", said)
+            exchange = [("user", question), ("assistant", said)]
+            talk.add(exchange)
+            history += exchange
+print("\nRun it again: it remembers.")

@@ -1,15 +1,27 @@
-"""An agent of the OpenAI Agents SDK that remembers the user. Needs OPENAI_API_KEY."""
+"""An agent of the OpenAI Agents SDK that remembers you: talk, press Ctrl-D, run it again and ask.
 
-from uuid import uuid4
+Needs OPENAI_API_KEY.
+"""
+
+from contextlib import suppress
 
 from agents import Agent, Runner
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.integrations.openai_agents import OctopusSession
 
+MODEL = "gpt-5-mini"
+
 with EpisodicMemory.open() as memory:
-    session = OctopusSession(str(uuid4()), memory.scope(agent="assistant", user="ana"))
-    agent = Agent(name="assistant", model="gpt-5-mini", tools=session.tools())
-    while question := input("you: "):
-        made = Runner.run_sync(agent, question, session=session, run_config=session.run_config())
-        print("assistant:", made.final_output)
+    scope = memory.scope(agent="assistant", user="ana")
+    for past in scope.recent(3):
+        if past.summary:
+            print(f"I remember {past.date:%d %B}: {past.summary}")
+    with scope.episode() as talk, suppress(EOFError):
+        session = OctopusSession(talk.session_id, scope)
+        agent = Agent(name="assistant", model=MODEL, tools=session.tools())
+        config = session.run_config()
+        while question := input("you: "):
+            made = Runner.run_sync(agent, question, session=session, run_config=config)
+            print("assistant:", made.final_output)
+print("\nRun it again: it remembers.")
