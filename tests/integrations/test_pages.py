@@ -20,18 +20,47 @@ from octopus_memory.testing.openai_server import FakeOpenAIServer
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 NEEDS = {
-    "claude-agent-sdk": "claude_agent_sdk",
-    "agent-framework": "agent_framework",
-    "google-adk": "google.adk",
-    "langchain": "langchain",
-    "langgraph": "langgraph",
-    "llamaindex": "llama_index.core",
-    "openai-agents": "agents",
-    "pydantic-ai": "pydantic_ai",
-    "strands": "strands",
-    "wrap-a-client": "openai",
+    "claude-agent-sdk": ("claude_agent_sdk",),
+    "agent-framework": ("agent_framework", "agent_framework_openai"),
+    "google-adk": ("google.adk",),
+    "langchain": ("langchain", "langchain_openai"),
+    "langgraph": ("langgraph",),
+    "llamaindex": ("llama_index.core", "llama_index.llms.openai"),
+    "openai-agents": ("agents",),
+    "pydantic-ai": ("pydantic_ai", "openai"),
+    "strands": ("strands", "openai"),
+    "wrap-a-client": ("openai",),
 }
-"""The package that a page's program imports."""
+"""The packages that a page's program imports."""
+STAND_INS = {
+    "google-adk": """
+import json
+import os
+import urllib.request
+
+from google.adk.models import BaseLlm, LLMRegistry, LlmResponse
+from google.genai import types
+
+
+class StandIn(BaseLlm):
+    @classmethod
+    def supported_models(cls):
+        return ["gemini-.*"]
+
+    async def generate_content_async(self, llm_request, stream=False):
+        asked = {"model": "any", "messages": [llm_request.model_dump_json()]}
+        urllib.request.urlopen(
+            urllib.request.Request(
+                os.environ["OPENAI_BASE_URL"] + "/chat/completions", json.dumps(asked).encode()
+            )
+        ).close()
+        yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text="Sure.")]))
+
+
+LLMRegistry.register(StandIn)
+""",
+}
+"""What is run before a page whose model is not asked over an API of the stand-in's."""
 _BLOCK = re.compile(r"^```py(?:thon)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -43,19 +72,41 @@ def _is_installed(name: str) -> bool:
         return False
 
 
+@pytest.fixture
+def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOpenAIServer]:
+    """The stand-in for a provider, which the programs that are started ask."""
+    with FakeOpenAIServer() as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "any")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url.removesuffix("/v1"))
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "any")
+        monkeypatch.setenv("OPENAI_AGENTS_DISABLE_TRACING", "1")
+        monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "config"))
+        monkeypatch.setenv("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+        monkeypatch.setenv("OCTOPUS_EMBEDDER", "hashing")
+        yield server
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("page", NEEDS)
-def test_the_program_of_a_page_runs(page: str, tmp_path: Path):
-    if not _is_installed(NEEDS[page]):
-        pytest.skip(f"{NEEDS[page]} is not installed")
+def test_the_program_of_a_page_runs_and_remembers(
+    page: str, tmp_path: Path, provider: FakeOpenAIServer
+):
+    if missing := [name for name in NEEDS[page] if not _is_installed(name)]:
+        pytest.skip(f"{', '.join(missing)}: not installed")
     if not (HOWTO / f"{page}.md").exists():
         pytest.fail(f"{page} has no page")
     script = tmp_path / "page.py"
-    script.write_text("\n".join(_BLOCK.findall((HOWTO / f"{page}.md").read_text())))
+    blocks = _BLOCK.findall((HOWTO / f"{page}.md").read_text())
+    script.write_text("\n".join([STAND_INS.get(page, ""), *blocks]))
     done = subprocess.run(
         [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    assert "[Past Conversations]" not in done.stdout
+    if page != "langgraph":
+        # The second conversation was asked with what the first one told.
+        assert "allergic to peanuts" in json.dumps(provider.requests[-1].body)
 
 
 STARTER_NEEDS = {
@@ -73,19 +124,6 @@ STARTER_NEEDS = {
 TOLD = "I am allergic to peanuts."
 FOLLOWED = "And I live in Lisbon."
 ASKED = "What should I not eat, with my allergy?"
-
-
-@pytest.fixture
-def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOpenAIServer]:
-    """The stand-in for a provider, which the programs that are started ask."""
-    with FakeOpenAIServer() as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        monkeypatch.setenv("OPENAI_API_KEY", "any")
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url.removesuffix("/v1"))
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "any")
-        monkeypatch.setenv("OPENAI_AGENTS_DISABLE_TRACING", "1")
-        monkeypatch.setenv("OCTOPUS_EMBEDDER", "hashing")
-        yield server
 
 
 def _init(kind: str, folder: Path) -> str:
