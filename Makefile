@@ -23,7 +23,8 @@ help:
 	@echo "make bench   measure everything, beside other libraries, up to a million turns; an hour"
 	@echo "make bench-quick  Octopus, and the libraries that are there already, on little data, in two minutes"
 
-demo: $(VENV)/installed
+# With the server, because the demo suggests to look into its data with the inspector.
+demo: $(VENV)/installed-server
 	@$(BIN)/octopus demo
 	@echo "Here octopus is $(BIN)/octopus; to call it by its name, run: . $(BIN)/activate"
 

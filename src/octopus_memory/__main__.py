@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PANELS = {
     "Start": ("demo", "init", "chat", "doctor"),
-    "Read": ("recall", "recent", "replay", "why", "stats", "facts", "inspect"),
+    "Read": ("recall", "context", "recent", "replay", "why", "stats", "facts", "inspect"),
     "Write": ("add", "run-pending"),
     "Retain and erase": (
         *("delete", "restore", "forget", "erase", "scrub", "compact"),
@@ -67,7 +67,7 @@ def _load(name: str) -> Loaded:  # noqa: PLR0912, PLR0915 - one case for each mo
             from .faces.cli import chat as module
         case "doctor":
             from .faces.cli import doctor as module
-        case "recall" | "recent" | "replay" | "stats":
+        case "recall" | "context" | "recent" | "replay" | "stats":
             from .faces.cli import read as module
         case "why":
             from .faces.cli import why as module

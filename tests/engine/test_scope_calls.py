@@ -68,6 +68,21 @@ def scope(calls: Any) -> Any:
     return calls()
 
 
+def test_one_message_by_its_role_and_its_content(scope: Any):
+    [said] = scope.add("monday", "user", "Hello.")
+    [answer] = scope.add(said.episode_id, "assistant", [{"type": "text", "text": "Hi."}])
+    assert (said.role, said.text) == ("user", "Hello.")
+    assert (answer.role, answer.text) == ("assistant", "Hi.")
+    with pytest.raises(InvalidMessage, match="messages"):
+        scope.add("monday", "Hello.")
+
+
+def test_a_session_id_that_is_a_number_is_refused_by_its_name(scope: Any):
+    for call in (lambda: scope.add(5, "user", "Hello."), lambda: scope.episode(5)):
+        with pytest.raises(InvalidInput, match="^session_id: must be text, not int"):
+            call()
+
+
 def test_a_conversation_and_its_recall(scope: Any, kept: EpisodicMemory):
     with scope.episode("monday", metadata={"channel": "web"}) as talk:
         turns = talk.add(LEAVE)

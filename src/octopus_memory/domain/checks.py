@@ -77,6 +77,24 @@ def parse_messages(
     return parse_parts(messages, max_bytes=max_bytes).messages
 
 
+def message_of(
+    messages: MessageLike | Sequence[MessageLike], content: Json
+) -> MessageLike | Sequence[MessageLike]:
+    """Return the messages, or the one message that a role and its content make."""
+    if isinstance(messages, str) and content is not None:
+        return {"role": messages, "content": content}
+    return messages
+
+
+def check_place(where: Episode | UUID | str) -> None:
+    """Check what names an episode or a session.
+
+    :raises InvalidInput: for a session id that is no text
+    """
+    if not isinstance(where, Episode | UUID):
+        check_name("session_id", where)
+
+
 def episode_id_of(given: Episode | UUID | str) -> UUID:
     """Return the id of an episode, or the id that a text spells.
 

@@ -8,7 +8,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ..domain.checks import Times, check_limit, episode_id_of, left_out_session
+from ..domain.checks import (
+    Times,
+    check_limit,
+    check_place,
+    episode_id_of,
+    left_out_session,
+    message_of,
+)
 from ..domain.episode import (
     EndReason,
     Episode,
@@ -97,7 +104,8 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
     def add(
         self,
         episode_or_session_id: Episode | UUID | str,
-        messages: MessageLike | Sequence[MessageLike],
+        messages: str | MessageLike | Sequence[MessageLike],
+        content: Json = None,
         *,
         idempotency_key: str | None = None,
         at: Times = None,
@@ -107,6 +115,7 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
     ) -> list[Turn]:
         """Store one message or many; they are durable when this returns.
 
+        `add("monday", "user", "Hello.")` stores one message by its role and its content.
         A session without an open episode gets one. `at` is one time for all messages or a list with
         one for each. `tokens` lists the token count of each message, if the caller knows it.
 
@@ -119,11 +128,12 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
         :raises EpisodeNotFound: for an episode id that is not in this scope
         :raises InvalidMessage: for an invalid message; none of the messages is stored
         """
+        check_place(episode_or_session_id)
         stored = remember.add(
             self._runtime,
             self.scope,
             episode_or_session_id,
-            messages,
+            message_of(messages, content),
             idempotency_key=idempotency_key,
             at=at,
             tokens=tokens,

@@ -12,9 +12,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from agent_framework import ContextProvider, FunctionTool, HistoryProvider, Message
-
-from ..domain.errors import SessionNotFound
+from ..domain.errors import MissingExtra, SessionNotFound
 from ..domain.message import Json, as_text
 from .core import (
     AnyScope,
@@ -36,6 +34,11 @@ from .tools import (
     RECALL_TOOL,
     MemoryTools,
 )
+
+try:
+    from agent_framework import ContextProvider, FunctionTool, HistoryProvider, Message
+except ModuleNotFoundError as error:
+    raise MissingExtra("agent-framework", __name__) from error
 
 _FORM = "agent-framework"
 _ROLES = {"user": "user", "system": "system", "developer": "system"}

@@ -17,17 +17,7 @@ from itertools import count
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from claude_agent_sdk import (
-    ClaudeAgentOptions,
-    HookMatcher,
-    SessionKey,
-    SessionStoreEntry,
-    SessionStoreListEntry,
-    create_sdk_mcp_server,
-    tool,
-)
-
-from ..domain.errors import InvalidMessage, SessionNotFound
+from ..domain.errors import InvalidMessage, MissingExtra, SessionNotFound
 from ..domain.message import AS_GIVEN, Json
 from ..domain.replay import SessionReplay
 from .core import AnyScope, Conversation, OnError, items_of, keys_of, parsed, turns_of
@@ -40,6 +30,19 @@ from .tools import (
     RECALL_TOOL,
     MemoryTools,
 )
+
+try:
+    from claude_agent_sdk import (
+        ClaudeAgentOptions,
+        HookMatcher,
+        SessionKey,
+        SessionStoreEntry,
+        SessionStoreListEntry,
+        create_sdk_mcp_server,
+        tool,
+    )
+except ModuleNotFoundError as error:
+    raise MissingExtra("claude-agent-sdk", __name__) from error
 
 _FORM = "claude-agent"
 _HOOK = "UserPromptSubmit"

@@ -95,6 +95,12 @@ class Conversation(Unbroken):
         super().__init__()
         if on_error not in ("continue", "raise"):
             raise InvalidInput("on_error", 'must be "continue" or "raise"')
+        if not hasattr(scope, "recall"):
+            raise InvalidInput(
+                "scope",
+                f'must be a user\'s memory, such as memory.scope(user="ana"), not a '
+                f"{type(scope).__name__}",
+            )
         self.session_id = check_name("session_id", session_id)
         self.sync: Any = scope.sync if isinstance(scope, AsyncMemoryScope) else scope
         self.awaited = scope if isinstance(scope, AsyncMemoryScope) else AsyncMemoryScope(scope)

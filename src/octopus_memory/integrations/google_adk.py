@@ -11,16 +11,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from google.adk.events.event import Event
-from google.adk.memory import BaseMemoryService
-from google.adk.memory.base_memory_service import SearchMemoryResponse
-from google.adk.memory.memory_entry import MemoryEntry
-from google.adk.plugins.base_plugin import BasePlugin
-from google.adk.tools.base_tool import BaseTool
-from google.genai import types
-
 from ..domain.block.recalled import recalled
 from ..domain.episode import Turn, TurnHit
+from ..domain.errors import MissingExtra
 from ..domain.message import AS_GIVEN, Json
 from .core import Conversation, OnError, digest, parsed
 from .tools import (
@@ -32,6 +25,17 @@ from .tools import (
     RECALL_TOOL,
     MemoryTools,
 )
+
+try:
+    from google.adk.events.event import Event
+    from google.adk.memory import BaseMemoryService
+    from google.adk.memory.base_memory_service import SearchMemoryResponse
+    from google.adk.memory.memory_entry import MemoryEntry
+    from google.adk.plugins.base_plugin import BasePlugin
+    from google.adk.tools.base_tool import BaseTool
+    from google.genai import types
+except ModuleNotFoundError as error:
+    raise MissingExtra("google-adk", __name__) from error
 
 if TYPE_CHECKING:
     from ..aio import AsyncEpisodicMemory, AsyncRemoteMemory

@@ -10,18 +10,8 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
-from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
-from langchain.messages import AIMessage, SystemMessage
-from langchain.tools import ToolRuntime
-from langchain_core.messages import (
-    BaseMessage,
-    convert_to_openai_messages,
-    message_to_dict,
-    messages_from_dict,
-)
-from langchain_core.tools import StructuredTool
-
 from ..domain.episode import Turn
+from ..domain.errors import MissingExtra
 from ..domain.message import AS_GIVEN, Json
 from .core import AnyScope, Conversation, OnError, digest
 from .tools import (
@@ -33,6 +23,20 @@ from .tools import (
     RECALL_TOOL,
     MemoryTools,
 )
+
+try:
+    from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+    from langchain.messages import AIMessage, SystemMessage
+    from langchain.tools import ToolRuntime
+    from langchain_core.messages import (
+        BaseMessage,
+        convert_to_openai_messages,
+        message_to_dict,
+        messages_from_dict,
+    )
+    from langchain_core.tools import StructuredTool
+except ModuleNotFoundError as error:
+    raise MissingExtra("langchain", __name__) from error
 
 _FORM = "langchain"
 Scope: TypeAlias = "AnyScope | Callable[[Any], AnyScope]"

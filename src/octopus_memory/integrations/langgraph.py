@@ -9,19 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from langgraph.store.base import (
-    BaseStore,
-    GetOp,
-    Item,
-    Op,
-    PutOp,
-    Result,
-    SearchItem,
-    SearchOp,
-)
-from langgraph.store.memory import InMemoryStore
-
 from ..domain.episode import SUMMARY_LIMIT
+from ..domain.errors import MissingExtra
 from ..domain.message import Json
 from .core import AnyScope, Conversation, Unbroken
 from .langgraph_items import (
@@ -36,6 +25,21 @@ from .langgraph_items import (
     texts_of,
 )
 from .twins import Steps, arun, ask, run
+
+try:
+    from langgraph.store.base import (
+        BaseStore,
+        GetOp,
+        Item,
+        Op,
+        PutOp,
+        Result,
+        SearchItem,
+        SearchOp,
+    )
+    from langgraph.store.memory import InMemoryStore
+except ModuleNotFoundError as error:
+    raise MissingExtra("langgraph", __name__) from error
 
 _MORE = 4
 """Hits read for each item wanted, because an item may have several or be filtered out."""

@@ -7,9 +7,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from langgraph.store.base import get_text_at_path
-
+from ..domain.errors import MissingExtra
 from ..domain.message import Message
+
+try:
+    from langgraph.store.base import get_text_at_path
+except ModuleNotFoundError as error:
+    raise MissingExtra("langgraph", "octopus_memory.integrations.langgraph") from error
 
 Namespace: TypeAlias = tuple[str, ...]
 Place: TypeAlias = tuple[Namespace, str]

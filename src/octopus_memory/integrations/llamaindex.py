@@ -10,17 +10,20 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from llama_index.core.base.llms.types import ChatMessage, MessageRole, ToolCallBlock
-from llama_index.core.bridge.pydantic import Field, PrivateAttr
-from llama_index.core.memory import BaseMemory
-from llama_index.core.tools import FunctionTool
-
 from ..domain.episode import Turn
-from ..domain.errors import InvalidInput
+from ..domain.errors import InvalidInput, MissingExtra
 from ..domain.message import Json, Role
 from .core import AnyScope, Call, Conversation, OnError, Result, items_of, turns_of
 from .tools import FORGET_ABOUT, FORGET_TOOL, RECALL_ABOUT, RECALL_TOOL, MemoryTools
 from .twins import Steps, arun, ask, run
+
+try:
+    from llama_index.core.base.llms.types import ChatMessage, MessageRole, ToolCallBlock
+    from llama_index.core.bridge.pydantic import Field, PrivateAttr
+    from llama_index.core.memory import BaseMemory
+    from llama_index.core.tools import FunctionTool
+except ModuleNotFoundError as error:
+    raise MissingExtra("llamaindex", __name__) from error
 
 _FORM = "llamaindex"
 _ROLES = {"developer": "system", "function": "tool", "chatbot": "assistant", "model": "assistant"}

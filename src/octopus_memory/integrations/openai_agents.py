@@ -12,14 +12,8 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from agents import FunctionTool, RunConfig, SessionSettings, Tool
-from agents.items import TResponseInputItem
-from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
-from agents.run_config import CallModelData, ModelInputData
-from agents.tool_context import ToolContext
-
 from ..domain.episode import Turn
-from ..domain.errors import InvalidMessage, SessionNotFound
+from ..domain.errors import InvalidMessage, MissingExtra, SessionNotFound
 from ..domain.message import AS_GIVEN, Json
 from ..domain.policy import MOST_RECALLED
 from ..domain.replay import SessionReplay
@@ -34,6 +28,15 @@ from .tools import (
     RECALL_TOOL,
     MemoryTools,
 )
+
+try:
+    from agents import FunctionTool, RunConfig, SessionSettings, Tool
+    from agents.items import TResponseInputItem
+    from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
+    from agents.run_config import CallModelData, ModelInputData
+    from agents.tool_context import ToolContext
+except ModuleNotFoundError as error:
+    raise MissingExtra("openai-agents", __name__) from error
 
 _FORM = "responses"
 _NO_SESSION = "No memory belongs to this run. Go on without it."

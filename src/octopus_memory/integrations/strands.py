@@ -12,21 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from strands.hooks.events import MessageAddedEvent
-from strands.memory import (
-    ExtractionConfig,
-    ExtractionTrigger,
-    ExtractionTriggerContext,
-    MemoryEntry,
-    MemoryMessageFilter,
-    MemoryStore,
-)
-from strands.types.session import decode_bytes_values, encode_bytes_values
-from strands.vended_plugins.context_injector import ContextInjector
-
 from ..aio import AsyncMemoryScope
 from ..domain.block.recalled import recalled
 from ..domain.episode import Turn
+from ..domain.errors import MissingExtra
 from ..domain.message import Json, as_text
 from .core import (
     AnyScope,
@@ -39,6 +28,21 @@ from .core import (
     keys_of,
     turns_of,
 )
+
+try:
+    from strands.hooks.events import MessageAddedEvent
+    from strands.memory import (
+        ExtractionConfig,
+        ExtractionTrigger,
+        ExtractionTriggerContext,
+        MemoryEntry,
+        MemoryMessageFilter,
+        MemoryStore,
+    )
+    from strands.types.session import decode_bytes_values, encode_bytes_values
+    from strands.vended_plugins.context_injector import ContextInjector
+except ModuleNotFoundError as error:
+    raise MissingExtra("strands", __name__) from error
 
 _FORM = "strands"
 _LIMIT = 5

@@ -12,8 +12,10 @@ from ..domain.checks import (
     Times,
     check_limit,
     check_metadata,
+    check_place,
     left_out_session,
     listed,
+    message_of,
     session_id_of,
     turn_choice,
 )
@@ -193,7 +195,8 @@ class RemoteScope(RemoteFacts, RemoteForget, RemoteLedger):
     def add(
         self,
         episode_or_session_id: Episode | UUID | str,
-        messages: MessageLike | Sequence[MessageLike],
+        messages: str | MessageLike | Sequence[MessageLike],
+        content: Json = None,
         *,
         idempotency_key: str | None = None,
         at: Times = None,
@@ -201,7 +204,8 @@ class RemoteScope(RemoteFacts, RemoteForget, RemoteLedger):
         keys: Sequence[str | None] | None = None,
         index: bool | Sequence[bool] = True,
     ) -> list[Turn]:
-        turns = encode.parts(messages)
+        check_place(episode_or_session_id)
+        turns = encode.parts(message_of(messages, content))
         lists = listed(turns, at=at, tokens=tokens, keys=keys, index=index, now=encode.NEVER)
         body = self._who | {
             "messages": [dict(message.body) for message in turns.messages],
@@ -211,7 +215,7 @@ class RemoteScope(RemoteFacts, RemoteForget, RemoteLedger):
             "index": None if all(lists.indexed) else lists.indexed,
         }
         if isinstance(episode_or_session_id, str):
-            path = f"/sessions/{segment(check_name('session_id', episode_or_session_id))}/messages"
+            path = f"/sessions/{segment(episode_or_session_id)}/messages"
         else:
             path = f"/episodes/{encode.episode_id(episode_or_session_id)}/messages"
         return decode.stored(self._stored(path, body, idempotency_key), turns.messages)

@@ -41,6 +41,44 @@ def test_help_gives_no_value_to_a_switch(command: list[str]):
     assert "bool" not in shown.lower()
 
 
+@pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
+def test_help_fits_80_columns_and_cuts_nothing(command: list[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run(*command, "--help").stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" not in shown
+
+
+# --- Demo ---
+
+
+def test_what_the_demo_suggests_works_after_it(monkeypatch: pytest.MonkeyPatch):
+    assert "\n  octopus demo --serve\n" in run("demo").stdout
+    monkeypatch.setattr("octopus_memory.faces.inspector.command.find_spec", lambda _: None)
+    shown = run("demo").stdout
+    assert "pip install 'octopus-memory[server]' && octopus demo --serve" in shown
+
+
+# --- Context ---
+
+
+def test_context_prints_the_block_for_a_message():
+    run("add", "monday", "I am allergic to peanuts.", "--end")
+    shown = run("context", "What should I not eat?").stdout
+    assert shown.startswith("[Past Conversations]")
+    assert "llergic to peanuts" in shown
+    made = run_json("context", "What should I not eat?", "--budget", 300)
+    assert "llergic to peanuts" in made["text"]
+    assert made["messages"][-1]["content"] == "What should I not eat?"
+
+
+def test_context_of_a_user_without_a_memory_names_the_others():
+    run("add", "monday", "I am allergic to peanuts.", "--end")
+    shown = run("context", "What should I not eat?", "--user", "ben").stdout
+    assert shown.startswith("Nothing to show for tenant default, agent default, user ben.")
+    assert "me" in shown
+
+
 # --- Chat ---
 
 

@@ -75,3 +75,14 @@ def test_processes_that_end_by_themselves_are_not_started_again_and_again():
             serving.run_until_signal(lambda: None)
         # Nobody is let in who would not be answered.
         assert listener.fileno() == -1
+
+
+@pytest.mark.parametrize("options", [(), ("--dev",)])
+def test_a_service_without_a_key_says_so(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("octopus_memory.faces.rest.command._run", lambda *_, **__: None)
+    serve = ["serve", "--db", "memory.db", "--port", "0", "--no-worker", *options]
+    said = "no API key yet, so every request is refused. Make one with: octopus keys create"
+    assert (said in CliRunner().invoke(program(), serve).stderr) is not bool(options)
+    make = ["keys", "create", "--db", "memory.db", "--role", "admin", "--name", "me"]
+    assert CliRunner().invoke(program(), make).exit_code == 0
+    assert said not in CliRunner().invoke(program(), serve).stderr

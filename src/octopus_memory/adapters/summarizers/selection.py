@@ -27,6 +27,9 @@ from .sentences import (
 from .tool_facts import tool_facts
 
 _FACT_CHARS = 160
+# The share of a conversation that its summary may repeat, unless it is but a few sentences.
+_SHARE = 0.6
+_FEW_CHARS = 250
 _ASKED_CHARS = 120
 _CANDIDATES = 2_000
 # Maximum share of key facts that are tool results.
@@ -65,7 +68,8 @@ def select(turns: Sequence[Turn], *, max_chars: int, max_facts: int) -> Summary:
     # The summary of an episode with only tool calls shows their results.
     results = tool_facts(turns, round(max_facts * _TOOLS)) if candidates else {}
     facts = _pick_facts(candidates, weights, max_facts - len(results))
-    chosen = _pick_summary(candidates, facts, weights, max_chars)
+    share = max(int(_SHARE * _rendered_length(sentences, {})), _FEW_CHARS)
+    chosen = _pick_summary(candidates, facts, weights, min(share, max_chars))
     key_facts = [(fact.sentence.ordinal, _render_fact(fact)) for fact in facts]
     key_facts += results.items()
     return Summary(

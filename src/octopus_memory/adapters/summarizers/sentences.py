@@ -199,7 +199,7 @@ def _statements(text: str, *, answers: bool, by_person: bool) -> Iterator[str]:
         sentences = [" ".join(told), *asks] if told else asks
     for sentence in _glued(sentences):
         if trimmed := opener.sub("", sentence):
-            yield from _chunks(trimmed[0].upper() + trimmed[1:])
+            yield from _chunks(trimmed)
 
 
 def _glued(sentences: Sequence[str]) -> Iterator[str]:

@@ -56,7 +56,11 @@ Categories = Annotated[
 Conversations = Annotated[
     int | None,
     typer.Option(
-        "--limit-conversations", min=1, help="Only the first N conversations.", show_default=False
+        "--limit-conversations",
+        min=1,
+        metavar="N",
+        help="Only the first N.",
+        show_default=False,
     ),
 ]
 UserTurns = Annotated[
@@ -140,7 +144,8 @@ def relevance(
     user_turns_only: UserTurns = False,
     captions: Captions = False,
     threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="Scores from here on count as relevant.")
+        float,
+        typer.Option(min=0, max=1, metavar="X", help="Scores from here on count as relevant."),
     ] = 0.65,
     cache: Cache = None,
     out: Out = None,
@@ -174,7 +179,12 @@ def context(
     dataset: Form,
     data: Data,
     systems: Annotated[
-        str, typer.Option(metavar="A,B", help=f"Which systems, of {_OF_BLOCKS.replace(',', ', ')}.")
+        str,
+        typer.Option(
+            metavar="A,B",
+            help=f"Which systems, of {_OF_BLOCKS.replace(',', ', ')}.",
+            show_default="all",
+        ),
     ] = _OF_BLOCKS,
     budgets: Annotated[
         str,
@@ -240,6 +250,7 @@ def answers(
         typer.Option(
             metavar="A,B",
             help=f"Which systems, of {_OF_BLOCKS.replace(',', ', ')}, octopus+recall.",
+            show_default="all but packed and octopus+recall",
         ),
     ] = "octopus,dense,recent,whole",
     budgets: Annotated[

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from ...domain.episode import Episode, EpisodeSnippet, Scope
-from ...domain.errors import InvalidInput, SessionNotFound
+from ...domain.errors import InvalidInput, MissingExtra, SessionNotFound
 from ...domain.message import Json, Message, Role, as_text
 from ...domain.policy import MemoryConfig
 from ..urls import as_url
@@ -223,6 +223,14 @@ def _check_serving(*, as_json: bool) -> None:
         raise InvalidInput("--serve", "must not be given with --json")
     if _pages is not None:
         _pages[1]()
+
+
+def _can_serve() -> bool:
+    try:
+        _check_serving(as_json=False)
+    except MissingExtra:
+        return False
+    return True
 
 
 def _come_back(scope: MemoryScope, story: Story, answers: Answers) -> None:
@@ -452,9 +460,12 @@ class DemoView(Silent):
                 (f"octopus replay {story.parts[0].id}{here}", "read a session again"),
                 (f"octopus chat{here}", "go on talking with this memory"),
             ]
+        serve = "octopus demo --serve"
+        if not _can_serve():
+            serve = f"pip install 'octopus-memory[server]' && {serve}"
         return [
             ("octopus chat", "talk yourself, and see what memory adds to each message"),
-            ("octopus demo --serve", "the same, and look into it with the browser"),
+            (serve, "the same, and look into it with the browser"),
             ("octopus demo --keep demo.db", "the same, and search it afterwards"),
             ("octopus doctor", "check what is configured and what works"),
         ]

@@ -1,4 +1,4 @@
-"""`octopus recall`, `octopus recent`, `octopus replay` and `octopus stats`."""
+"""`octopus recall`, `octopus context`, `octopus recent`, `octopus replay` and `octopus stats`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .database import open_existing, others
 from .json_output import print_json
 from .options import Agent, Archived, AsJson, Db, Since, Tenant, Until, User
 from .tables import show_hits, show_session, show_snippets
-from .terminal import Screen
+from .terminal import Screen, clean
 
 if TYPE_CHECKING:
     from ...ports.registry import StoreStats
@@ -85,6 +85,51 @@ def recall(
     else:
         show_hits(screen, hits, explain=explain)
         show_snippets(screen, snippets, explain=explain)
+
+
+def context(
+    message: Annotated[str, typer.Argument(help="What the user says now.")],
+    *,
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="TOKENS",
+            help="Tokens of the block at most. Default: the setting of the agent.",
+            show_default=False,
+        ),
+    ] = None,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="The current session, which the block leaves out.",
+            show_default=False,
+        ),
+    ] = None,
+    db: Db = None,
+    tenant: Tenant = "default",
+    agent: Agent = "default",
+    user: User = "me",
+    as_json: AsJson = False,
+) -> None:
+    """Print the block that a model would read before it answers a message.
+
+    octopus context "What should I cook tonight?" --user ana
+    """
+    with open_existing(db) as memory:
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor_of("cli"))
+        made = scope.context(message, budget_tokens=budget, session_id=session)
+        whose = others(memory) if not (made.text or scope.episodes(1, 1)) else []
+    if as_json:
+        print_json(made)
+    elif made.text:
+        typer.echo(clean(made.text))
+    else:
+        screen = Screen()
+        screen.write(f"Nothing to show for tenant {tenant}, agent {agent}, user {user}.")
+        for line in whose:
+            screen.write(line)
 
 
 def recent(

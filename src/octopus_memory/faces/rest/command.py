@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from .app import MakePages
 
 _BACKLOG = 2_048
+_NO_KEY = (
+    "WARNING: there is no API key yet, so every request is refused. Make one with: "
+    "octopus keys create --role admin --name me"
+)
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -104,6 +108,8 @@ def serve(
         with EpisodicMemory.open(settings.url, background=worker) as memory:
             memory.wake()
             _say(settings.url, server, dev=dev, worker=worker)
+            if not (dev or server.jwt.jwks_url or memory.api_keys.list()):
+                typer.echo(_NO_KEY, err=True)
             if server.processes == 1:
                 _run(memory, server, listeners[0], dev=dev, extras=_extras)
             else:
