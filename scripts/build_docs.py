@@ -28,7 +28,17 @@ _FENCE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 _ALSO = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Pages outside of docs/ that the site has as well."""
 
-_CALLS = ("aio", "engine", "wiring", "remote", "episode_block")
+_CALLS = ("aio", "engine", "wiring", "remote", "episode_block", "integrations")
+_FIRST = (
+    "EpisodicMemory",
+    "MemoryScope",
+    "EpisodeInHand",
+    "wrap",
+    "MemoryContext",
+    "Episode",
+    "Fact",
+)
+"""The names that the API pages begin with."""
 _INTROS = {
     "calls": """# API of the calls
 
@@ -133,9 +143,14 @@ def api_pages() -> dict[str, str]:
     modules = (ROOT / "src" / PACKAGE / "ports").glob("[!_]*.py")
     groups["ports"] = [f"ports.{path.stem}" for path in modules]
     return {
-        group: _INTROS[group] + "".join(f"\n::: {PACKAGE}.{name}\n" for name in sorted(names))
+        group: _INTROS[group] + "".join(f"\n::: {PACKAGE}.{name}\n" for name in _ordered(names))
         for group, names in groups.items()
     }
+
+
+def _ordered(names: list[str]) -> list[str]:
+    """Return names by the alphabet, after those that a reader looks for first."""
+    return [each for each in _FIRST if each in names] + sorted(set(names) - set(_FIRST))
 
 
 def public_names() -> dict[str, str]:

@@ -43,6 +43,14 @@ def test_every_public_name_has_an_api_entry(builder: ModuleType):
     assert set(octopus_memory.__all__) - written <= {"__version__"}
 
 
+def test_the_api_begins_with_what_a_reader_looks_for(builder: ModuleType):
+    def first(page: str) -> list[str]:
+        return re.findall(r"^::: octopus_memory\.(\w+)$", builder.api_pages()[page], re.MULTILINE)
+
+    assert first("calls")[:2] == ["EpisodicMemory", "MemoryScope"]
+    assert first("values")[0] == "MemoryContext"
+
+
 def test_links_are_rewritten_for_the_site(builder: ModuleType, tmp_path: Path):
     index = builder.stage_page(DOCS / "README.md")
     assert "](contributing.md)" in index

@@ -102,7 +102,7 @@ def test_what_was_said_is_not_changed():
     )
     for text in (made.text, *made.key_facts):
         assert "Const" not in text
-        assert "Use" not in text
+        assert "Use const" not in text
     assert "const List does not compile here." in made.text
     assert "eBay's iPad app runs on Dart 3.4" in made.text
 

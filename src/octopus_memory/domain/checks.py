@@ -78,12 +78,18 @@ def parse_messages(
 
 
 def message_of(
-    messages: MessageLike | Sequence[MessageLike], content: Json
+    messages: str | MessageLike | Sequence[MessageLike], content: Json
 ) -> MessageLike | Sequence[MessageLike]:
     """Return the messages, or the one message that a role and its content make."""
-    if isinstance(messages, str) and content is not None:
-        return {"role": messages, "content": content}
-    return messages
+    if not isinstance(messages, str):
+        return messages
+    if content is None:
+        raise InvalidMessage(
+            "messages",
+            "must be a message or a list of them, such as [('user', 'text')], or a role and its "
+            "content, such as 'user', 'text'",
+        )
+    return {"role": messages, "content": content}
 
 
 def check_place(where: Episode | UUID | str) -> None:

@@ -11,6 +11,7 @@ from ..domain.checks import (
     Times,
     episode_id_of,
     listed,
+    message_of,
     parse_messages,
     parse_parts,
 )
@@ -23,8 +24,8 @@ from ..domain.search.filters import filters_of
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
-def parts(given: MessageLike | Sequence[MessageLike]) -> ParsedTurns:
-    return parse_parts(given, max_bytes=LARGEST_MESSAGE)
+def parts(given: str | MessageLike | Sequence[MessageLike], content: Json = None) -> ParsedTurns:
+    return parse_parts(message_of(given, content), max_bytes=LARGEST_MESSAGE)
 
 
 def messages(given: MessageLike | Sequence[MessageLike]) -> list[Message]:

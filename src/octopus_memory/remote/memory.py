@@ -15,7 +15,6 @@ from ..domain.checks import (
     check_place,
     left_out_session,
     listed,
-    message_of,
     session_id_of,
     turn_choice,
 )
@@ -205,7 +204,7 @@ class RemoteScope(RemoteFacts, RemoteForget, RemoteLedger):
         index: bool | Sequence[bool] = True,
     ) -> list[Turn]:
         check_place(episode_or_session_id)
-        turns = encode.parts(message_of(messages, content))
+        turns = encode.parts(messages, content)
         lists = listed(turns, at=at, tokens=tokens, keys=keys, index=index, now=encode.NEVER)
         body = self._who | {
             "messages": [dict(message.body) for message in turns.messages],
