@@ -6,6 +6,7 @@ Needs ANTHROPIC_API_KEY.
 from contextlib import suppress
 
 from anthropic import Anthropic
+from anthropic.types import MessageParam
 
 from octopus_memory import EpisodicMemory, wrap
 
@@ -18,7 +19,7 @@ with EpisodicMemory.open() as memory:
             print(f"I remember {past.date:%d %B}: {past.summary}")
     with scope.episode() as talk, suppress(EOFError):
         client = wrap(Anthropic(), scope, session_id=talk.session_id)
-        messages = []
+        messages: list[MessageParam] = []
         while question := input("you: "):
             messages.append({"role": "user", "content": question})
             made = client.messages.create(model=MODEL, max_tokens=1024, messages=messages)

@@ -6,7 +6,7 @@ earlier ones.
 
 from contextlib import suppress
 
-from langchain_core.messages import SystemMessage
+from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
@@ -24,7 +24,7 @@ with EpisodicMemory.open() as memory:
     with scope.episode() as talk, suppress(EOFError):
         model = ChatOpenAI(model=MODEL)
 
-        def chat(state: MessagesState) -> dict:
+        def chat(state: MessagesState) -> dict[str, list[BaseMessage]]:
             question = state["messages"][-1].text
             system = SystemMessage(f"{SYSTEM}\n\n{talk.context(question).text}")
             talk.add("user", question)

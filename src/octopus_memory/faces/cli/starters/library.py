@@ -1,13 +1,14 @@
 """An agent that remembers you: talk, press Ctrl-D, run it again and ask."""
 
 from contextlib import suppress
+from typing import Any
 
 from octopus_memory import EpisodicMemory
 
 SYSTEM = "You are a helpful assistant."
 
 
-def answer(messages: list[dict]) -> str:
+def answer(messages: list[dict[str, Any]]) -> str:
     """Ask your model here. Until then, this prints what it would read."""
     for each in messages:
         print(f"    [{each['role']}] {each['content']}")
@@ -20,7 +21,7 @@ with EpisodicMemory.open() as memory:
         if past.summary:
             print(f"I remember {past.date:%d %B}: {past.summary}")
     with scope.episode() as talk, suppress(EOFError):
-        history = []
+        history: list[tuple[str, str]] = []
         while question := input("you: "):
             context = talk.context(question, history=history, system=SYSTEM)
             said = answer(context.messages)

@@ -6,6 +6,7 @@ Needs OPENAI_API_KEY; OPENAI_BASE_URL names another server with the same API.
 from contextlib import suppress
 
 from openai import OpenAI
+from openai.types.chat import ChatCompletionMessageParam
 
 from octopus_memory import EpisodicMemory, wrap
 
@@ -18,7 +19,7 @@ with EpisodicMemory.open() as memory:
             print(f"I remember {past.date:%d %B}: {past.summary}")
     with scope.episode() as talk, suppress(EOFError):
         client = wrap(OpenAI(), scope, session_id=talk.session_id)
-        messages = []
+        messages: list[ChatCompletionMessageParam] = []
         while question := input("you: "):
             messages.append({"role": "user", "content": question})
             made = client.chat.completions.create(model=MODEL, messages=messages)

@@ -6,6 +6,7 @@ Needs OPENAI_API_KEY, or another model.
 from contextlib import suppress
 
 from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.integrations.pydantic_ai import OctopusMemory
@@ -19,7 +20,7 @@ with EpisodicMemory.open() as memory:
             print(f"I remember {past.date:%d %B}: {past.summary}")
     with scope.episode() as talk, suppress(EOFError):
         agent = Agent(MODEL, capabilities=[OctopusMemory(scope, session_id=talk.session_id)])
-        messages = []
+        messages: list[ModelMessage] = []
         while question := input("you: "):
             made = agent.run_sync(question, message_history=messages)
             messages = made.all_messages()

@@ -4,13 +4,14 @@ Talk, press Ctrl-D, run it again and ask.
 """
 
 from contextlib import suppress
+from typing import Any
 
 from octopus_memory import EpisodicMemory
 
 SYSTEM = "You are a helpful assistant."
 
 
-def answer(messages: list[dict]) -> str:
+def answer(messages: list[dict[str, Any]]) -> str:
     """Ask your model here. Until then, this prints what it would read."""
     for each in messages:
         print(f"    [{each['role']}] {each['content']}")
@@ -23,7 +24,7 @@ with EpisodicMemory.connect("http://127.0.0.1:8765") as memory:
         if past.summary:
             print(f"I remember {past.date:%d %B}: {past.summary}")
     with scope.episode() as talk, suppress(EOFError):
-        history = []
+        history: list[tuple[str, str]] = []
         while question := input("you: "):
             context = talk.context(question, history=history, system=SYSTEM)
             said = answer(context.messages)
