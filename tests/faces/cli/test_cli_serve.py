@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -78,7 +79,10 @@ def test_processes_that_end_by_themselves_are_not_started_again_and_again():
 
 
 @pytest.mark.parametrize("options", [(), ("--dev",)])
-def test_a_service_without_a_key_says_so(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch):
+def test_a_service_without_a_key_says_so(
+    options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("octopus_memory.faces.rest.command._run", lambda *_, **__: None)
     serve = ["serve", "--db", "memory.db", "--port", "0", "--no-worker", *options]
     said = "no API key yet, so every request is refused. Make one with: octopus keys create"
