@@ -145,6 +145,7 @@ class AsyncEpisodicMemory:
     next_retention = _awaited(Memory.next_retention)
     flush = _awaited(Memory.flush)
     stats = _awaited(Memory.stats)
+    count_lost = _awaited(Memory.count_lost)
     backlog = _awaited(Memory.backlog)
     database_state = _awaited(Memory.database_state)
     scopes = _awaited(Memory.scopes)

@@ -152,6 +152,7 @@ def test_every_call_returns_its_answer(tmp_path: Path):  # noqa: PLR0915 - each 
         await said(memory, "reset_config", "default")
         assert await said(memory, "run_pending")
         assert await said(memory, "flush", timeout=30)
+        await said(memory, "count_lost", 1)
         assert (await said(memory, "stats")).turns == 2
         assert (await said(memory, "backlog"))["embed"].waiting == 0
         assert (await said(memory, "database_state")).model == "hashing-256"

@@ -25,7 +25,7 @@ def travel(memory: EpisodicMemory) -> MemoryScope:
 
 
 def known(scope: MemoryScope) -> set[str]:
-    return {fact.text for fact in scope.context("What may I eat at work?").facts}
+    return {fact.text for fact in scope.context("What do you know about me?").facts}
 
 
 @pytest.mark.both_databases

@@ -412,7 +412,7 @@ def rewritten_turns(
             before = (turn.text, before[1])
             continue
         message = each.message
-        embed = prepare.wants_vector(message, config)
+        embed = turn.indexed and prepare.wants_vector(message, config)
         # A short answer is embedded with its question.
         was, now = (passage(message.text, previous=previous) for previous in before)
         if message != turn.message or (embed and was != now):
@@ -424,6 +424,7 @@ def rewritten_turns(
                     lexical=runtime.lexicon.turn(scope, message.text, message.name, turn.at),
                     embed=embed,
                     has_pii=turn.has_pii or each.has_pii,
+                    indexed=turn.indexed,
                 )
             )
         before = (turn.text, message.text)
