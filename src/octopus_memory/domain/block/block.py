@@ -63,17 +63,17 @@ _FACTS_SHARE, _FACTS_SHARE_OF_ALL = 0.15, 0.4
 _ALWAYS = frozenset((FactKind.NAME, FactKind.LANGUAGE, FactKind.INSTRUCTION))
 """Facts that matter for every answer, even for one to "thanks!"."""
 _ALWAYS_TOKENS = 30
-_SUMMARIES_FROM = 800
+_SUMMARIES_FROM, _SUMMARIES_FROM_IF_VAGUE = 800, 500
 """Summaries and last sessions get a fifth of the tokens above this many, and 120 at most, because
-in a small block quotations are worth more. Where little is quoted they get a fifth of all, because
-the message does not say what it is about."""
+in a small block quotations are worth more. They get them sooner where little is quoted, because the
+message does not say what it is about."""
 _SUMMARIES_SHARE = 5
 _MOST_FOR_SUMMARIES = 120
 _SUMMARY_LENGTH = 160
-_SURE = 0.15
-"""The whole budget is spent when the best relevance is this far from `min_recall_score` to 1."""
-_UNSURE_SHARE = 0.1
-"""The part that is spent between `min_recall_score` and there. Below it nothing is quoted."""
+_FULL_AT = 0.5
+"""The whole budget is spent when the best relevance is this far from `min_recall_score` to 1. Below
+that, the square of the distance counts, because most unrelated questions are in the lower half. At
+`min_recall_score` and below nothing is quoted."""
 _ROUNDS = 3
 _CLEAR, _CLEAR_TOKENS = 0.985, 800
 """Relevance of a best match that leaves no doubt, and the tokens from which on it is spared."""
@@ -194,7 +194,7 @@ def make_block(
 
 
 def _share_of_summaries(budget: int, *, is_vague: bool) -> int:
-    start = 0 if is_vague else _SUMMARIES_FROM
+    start = _SUMMARIES_FROM_IF_VAGUE if is_vague else _SUMMARIES_FROM
     return min(max(0, budget - start) // _SUMMARIES_SHARE, _MOST_FOR_SUMMARIES)
 
 
@@ -218,10 +218,12 @@ def _allowance(material: Material, budget: int, min_score: float, fill: _Fill) -
     """The tokens that a question may cost: all where what was found is relevant, else ever less."""
     if material.is_small_talk:
         return 0
-    if not min_score or material.relevance >= min_score + (1 - min_score) * _SURE:
+    full = min_score + (1 - min_score) * _FULL_AT
+    if not min_score or material.relevance >= full:
         return budget
-    is_unsure = material.relevance >= min_score
-    return int(budget * max(fill.least, _UNSURE_SHARE if is_unsure else 0))
+    # A threshold of 1 leaves no room between them to divide by.
+    grown = max(0.0, (material.relevance - min_score) / max(full - min_score, 1e-9))
+    return int(budget * max(fill.least, grown**2))
 
 
 def _add_facts(draft: Draft, material: Material, budget: int) -> Iterator[LeftOut]:
