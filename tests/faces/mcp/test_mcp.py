@@ -27,7 +27,10 @@ def first_life(folder: Path) -> str:
         stored = ana.data("remember", messages=TEA, idempotency_key="k1")
         assert ana.data("remember", messages=TEA, idempotency_key="k1") == stored
         assert stored["stored"] == 2
-        assert ana.text("context", message="Which tea?").startswith("Nothing in memory")
+        shown = ana.text("context", message="Which tea?")
+        # A fact is known as soon as it is said; the conversation itself is left out.
+        assert "Favourite tea: Darjeeling." in shown
+        assert "Said:" not in shown
         closed = ana.data("close_session", key_facts=["Likes Darjeeling."])
         assert closed["session_id"] == stored["session_id"]
         assert (closed["end_reason"], closed["closed_before"]) == ("agent_closed", False)
