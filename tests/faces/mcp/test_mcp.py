@@ -135,9 +135,9 @@ def test_a_session_left_open_by_another_process_is_remembered(ana: Tools, folder
     with mcp_process.tools(folder / "left.log", *options) as another:
         dog = [{"role": "user", "content": "My dog Biscuit is allergic to chicken."}]
         left = another.data("remember", messages=dog)["session_id"]
-        assert "Biscuit" not in another.text("context", message="What of my dog Biscuit?")
-    assert "Biscuit" in ana.text("context", message="What of my dog Biscuit?")
-    assert "Biscuit" not in ana.text("context", message="My dog Biscuit?", session_id=left)
+        assert "chicken" not in another.text("context", message="What of my dog Biscuit?")
+    assert "chicken" in ana.text("context", message="What of my dog Biscuit?")
+    assert "chicken" not in ana.text("context", message="My dog Biscuit?", session_id=left)
 
 
 def test_calls_sent_at_once_are_stored_in_order(ana: Tools):
