@@ -133,11 +133,11 @@ def test_users_never_see_each_other(ana: Tools, bob: Tools, first_life: str):
 def test_a_session_left_open_by_another_process_is_remembered(ana: Tools, folder: Path):
     options = ("--db", f"{folder}/m.db", "--user", "ana")
     with mcp_process.tools(folder / "left.log", *options) as another:
-        dog = [{"role": "user", "content": "My dog Biscuit is allergic to chicken."}]
+        dog = [{"role": "user", "content": "My dog Biscuit ate the sandwich of the postman."}]
         left = another.data("remember", messages=dog)["session_id"]
-        assert "chicken" not in another.text("context", message="What of my dog Biscuit?")
-    assert "chicken" in ana.text("context", message="What of my dog Biscuit?")
-    assert "chicken" not in ana.text("context", message="My dog Biscuit?", session_id=left)
+        assert "sandwich" not in another.text("context", message="What of my dog Biscuit?")
+    assert "sandwich" in ana.text("context", message="What of my dog Biscuit?")
+    assert "sandwich" not in ana.text("context", message="My dog Biscuit?", session_id=left)
 
 
 def test_calls_sent_at_once_are_stored_in_order(ana: Tools):
