@@ -26,6 +26,10 @@
     │   ├── StoreUnavailable
     │   │   └── StoreAnswerLost
     │   └── SchemaTooNew
+    ├── ScopeKeyError
+    │   ├── KeyMissing
+    │   │   └── KeyDestroyed
+    │   └── KeyUnavailable
     ├── IndexUnavailable
     ├── ModelError
     │   ├── EmbedderFailed
@@ -221,6 +225,24 @@ class StoreAnswerLost(StoreUnavailable):
 
 class SchemaTooNew(StoreError):
     """A newer Octopus made the database: upgrade the package."""
+
+
+class ScopeKeyError(OctopusError):
+    """What is stored of a scope cannot be read or written without its key; nothing was lost."""
+
+    _is_loggable = True
+
+
+class KeyUnavailable(ScopeKeyError):
+    """The key store does not answer, or refuses: retry when it does."""
+
+
+class KeyMissing(ScopeKeyError):
+    """The key store answers and has no such key: what is sealed with it cannot be read."""
+
+
+class KeyDestroyed(KeyMissing):
+    """The key was destroyed by an erasure; no copy of the database can be read without it."""
 
 
 class IndexUnavailable(OctopusError):

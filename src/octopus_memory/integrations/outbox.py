@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 from ..domain.errors import (
     EpisodeChanged,
     IndexUnavailable,
+    KeyUnavailable,
     MemoryClosed,
     ModelError,
     OctopusError,
@@ -45,7 +46,14 @@ _SLOW = 1.0
 """Seconds after which nobody waits behind a message that is not stored yet."""
 _AT_EXIT = 5.0
 """Seconds that the end of a process waits for what is left."""
-_PASSING = (StoreError, EpisodeChanged, SettingsChanged, IndexUnavailable, ModelError)
+_PASSING = (
+    StoreError,
+    EpisodeChanged,
+    SettingsChanged,
+    IndexUnavailable,
+    KeyUnavailable,
+    ModelError,
+)
 
 
 @functools.cache

@@ -14,6 +14,7 @@ from ...domain.errors import (
     FactNotFound,
     IdempotencyConflict,
     OctopusError,
+    ScopeKeyError,
     SessionNotFound,
     StoreAnswerLost,
     StoreError,
@@ -72,6 +73,12 @@ def remedy(error: OctopusError) -> str:
             return (
                 f"the memory cannot do this now ({type(error).__name__}), and nothing was changed: "
                 "try again; if it keeps failing, see the server's log"
+            )
+        case ScopeKeyError():
+            log.warning("the key store failed: %s", error.for_log())
+            return (
+                f"the memory cannot be read or written now ({type(error).__name__}), and nothing "
+                "was changed: see the server's log"
             )
         case _:
             return str(error)

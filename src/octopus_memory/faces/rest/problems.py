@@ -33,6 +33,8 @@ _STATUS: dict[type[Exception], int] = {
     errors.Conflict: 409,
     errors.StoreFull: 507,
     errors.StoreError: 503,
+    errors.KeyMissing: 410,
+    errors.KeyUnavailable: 503,
     errors.ModelError: 503,
     errors.MemoryClosed: 503,
 }
@@ -243,14 +245,30 @@ def _detail(error: Exception) -> str:
             "POST /sessions/{session_id}/messages starts one"
         )
     if isinstance(error, errors.StoreError):
-        log.warning("the database failed: %s", error.for_log())
-        if isinstance(error, errors.StoreAnswerLost):
-            return (
-                "the connection to the database was lost, so this may or may not be stored: check, "
-                "or retry with the same Idempotency-Key, which stores nothing twice"
-            )
-        return "the database cannot do this now, and nothing was changed: try again"
+        return _store_detail(error)
+    if isinstance(error, errors.ScopeKeyError):
+        return _key_detail(error)
     return str(error)
+
+
+def _store_detail(error: errors.StoreError) -> str:
+    log.warning("the database failed: %s", error.for_log())
+    if isinstance(error, errors.StoreAnswerLost):
+        return (
+            "the connection to the database was lost, so this may or may not be stored: check, "
+            "or retry with the same Idempotency-Key, which stores nothing twice"
+        )
+    return "the database cannot do this now, and nothing was changed: try again"
+
+
+def _key_detail(error: errors.ScopeKeyError) -> str:
+    """Return the text for the client, without the key store's file or host."""
+    log.warning("the key store failed: %s", error.for_log())
+    if isinstance(error, errors.KeyDestroyed):
+        return "this was erased: its key was destroyed, and nothing can be read or added"
+    if isinstance(error, errors.KeyMissing):
+        return "the key of this user's memory is missing: see the service's log"
+    return "the key store does not answer, and nothing was changed: try again"
 
 
 def _kebab(name: str) -> str:
