@@ -16,9 +16,9 @@ from octopus_memory.domain.message import Message
 from octopus_memory.domain.search import vectors
 from octopus_memory.domain.search.term_hashing import TermHasher
 from octopus_memory.domain.search.terms import turn_flags
+from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.ports.values import Append, Closing, Lexical, NewSummary, NewTurn, Target
-from octopus_memory.ports.work import WorkKind
 
 DIMENSION = 384
 MODEL = f"topics/{DIMENSION}"

@@ -33,7 +33,7 @@ from typing import Any
 from benchmarks.load_processes import OCTOPUS, Program, free_port, locust_in
 from octopus_memory import EpisodicMemory
 from octopus_memory.engine.privacy import api_keys
-from octopus_memory.ports.work import WorkKind
+from octopus_memory.ports.recall_rows import WorkKind
 
 HERE = Path(__file__).parent
 CLIENTS, USERS = 64, 1_000

@@ -101,8 +101,8 @@ if TYPE_CHECKING:
     from .engine.work.pending import PendingReport
     from .episode_block import EpisodeInHand
     from .integrations.clients import wrap
-    from .ports.registry import StoreStats
-    from .ports.work import Backlog
+    from .ports.admin import StoreStats
+    from .ports.recall_rows import Backlog
     from .remote import RemoteMemory, RemoteScope
     from .wiring import EpisodicMemory
 
@@ -249,8 +249,8 @@ _LATER = {
     "engine.privacy.scrub": ("ScrubReport",),
     "engine.scope": ("MemoryScope",),
     "engine.tenant": ("MemoryTenant",),
-    "ports.registry": ("StoreStats",),
-    "ports.work": ("Backlog",),
+    "ports.admin": ("StoreStats",),
+    "ports.recall_rows": ("Backlog",),
     "remote": ("RemoteMemory", "RemoteScope"),
     "integrations.clients": ("wrap",),
     "wiring": ("EpisodicMemory",),

@@ -22,7 +22,7 @@ from .engine.core.runtime import Runtime, Timeouts
 from .engine.memory import Memory
 from .ports.index import RecallIndex
 from .ports.models import Analyzer, Clock, Embedder, Redactor, Summarizer, TokenCounter
-from .ports.retention import Schedule
+from .ports.privacy import Schedule
 from .ports.store import EpisodeStore
 
 if TYPE_CHECKING:

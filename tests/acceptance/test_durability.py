@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from octopus_memory import Episode, EpisodicMemory, InvalidInput
-from octopus_memory.ports.work import WorkKind
+from octopus_memory.ports.recall_rows import WorkKind
 from tests.support import child_actions, child_process
 
 pytestmark = pytest.mark.skipif(

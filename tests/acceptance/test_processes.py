@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from octopus_memory import EpisodicMemory, MemoryScope
-from octopus_memory.ports.work import WorkKind
+from octopus_memory.ports.recall_rows import WorkKind
 from tests.support import child_actions, child_process
 
 PROCESSES, THREADS, ROUNDS = 4, 2, 12

@@ -26,7 +26,7 @@ from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.engine import worker as worker_module
 from octopus_memory.engine.core import leases
 from octopus_memory.engine.core.leases import new_worker_id
-from octopus_memory.ports.work import WorkKind
+from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.testing import FailingEmbedder, FakeSummarizer, FixedClock
 from octopus_memory.testing.store.base import worker_ids
 from tests.support.leave_dialogue import QUESTION, TALK

@@ -9,7 +9,7 @@ import pytest
 from octopus_memory import EpisodicMemory
 from octopus_memory.engine.retention.job import run_if_due
 from octopus_memory.engine.write import index_turns
-from octopus_memory.ports.work import WorkKind
+from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.testing import FixedClock
 from octopus_memory.testing.store.base import worker_ids
 

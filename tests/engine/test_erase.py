@@ -19,7 +19,7 @@ from octopus_memory import (
 )
 from octopus_memory.domain.erasure import EraseReceipt, is_genuine
 from octopus_memory.faces.rest import app
-from octopus_memory.ports.registry import StoreState
+from octopus_memory.ports.admin import StoreState
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.ports.values import Append
 from tests.support.polling import wait_until

@@ -19,8 +19,8 @@ from octopus_memory import (
 from octopus_memory.domain.erasure import StepState, Subject
 from octopus_memory.engine import worker
 from octopus_memory.engine.privacy import erasure
+from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.ports.store import EpisodeStore
-from octopus_memory.ports.work import WorkKind
 from octopus_memory.testing import FixedClock
 from tests.support.leave_dialogue import TALK
 

@@ -14,7 +14,7 @@ from octopus_memory import EndReason, EpisodicMemory, MemoryConfig, MemoryScope,
 from octopus_memory.domain.search.term_hashing import unpack_all
 from octopus_memory.engine.core.lexicon import Lexicon
 from octopus_memory.engine.write import close, index_turns
-from octopus_memory.ports.work import WorkKind
+from octopus_memory.ports.recall_rows import WorkKind
 
 HELLO = "The kettle in the small kitchen leaks."
 

@@ -25,7 +25,7 @@ from octopus_memory import (
     SessionNotFound,
     Turn,
 )
-from octopus_memory.ports.work import WorkKind
+from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.testing import FixedClock
 
 TALK = [

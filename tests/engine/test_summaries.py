@@ -18,8 +18,8 @@ from octopus_memory.adapters.summarizers.openai import OpenAISummarizer
 from octopus_memory.domain.episode import Summary, Turn
 from octopus_memory.engine import worker
 from octopus_memory.engine.work import pending
+from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.ports.values import SUMMARY_ORDINAL
-from octopus_memory.ports.work import WorkKind
 from octopus_memory.testing import FakeOpenAIServer, FakeSummarizer, FixedClock
 from tests.support.leave_dialogue import TALK
 from tests.support.pending_work import open_memory, waiting

@@ -14,8 +14,7 @@ from octopus_memory import EpisodicMemory, StoreError
 from octopus_memory.adapters.stores.sql import migrate, schema
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.search import term_hashing, vectors
-from octopus_memory.ports.recall_rows import RecallRow
-from octopus_memory.ports.work import WorkKind
+from octopus_memory.ports.recall_rows import RecallRow, WorkKind
 from tests.support.older_database import make_older
 from tests.support.paths import DATA
 

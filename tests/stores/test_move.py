@@ -29,7 +29,7 @@ from octopus_memory.adapters.stores.sql import move as move_module
 from octopus_memory.adapters.stores.sql import schema
 from octopus_memory.adapters.stores.sql.statements import move as move_statements
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
-from octopus_memory.ports.work import WorkKind
+from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.testing import FixedClock, make_append, make_closing, make_scope
 from octopus_memory.testing.store.base import worker_ids
 from octopus_memory.wiring import move

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
-from octopus_memory.ports.work import WorkKind
+from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.testing import make_append, make_scope
 from octopus_memory.testing.store.base import FAR, at_once, raised
 from tests.support.polling import wait_until

@@ -16,8 +16,8 @@ from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.adapters.stores.sql.rows import KINDS
 from octopus_memory.adapters.stores.sql.statements import common
 from octopus_memory.engine.core import runtime
+from octopus_memory.ports.recall_rows import RowPart, WorkKind
 from octopus_memory.ports.values import EpisodeQuery
-from octopus_memory.ports.work import RowPart, WorkKind
 from octopus_memory.testing import make_append, make_closing, make_next, make_scope
 from octopus_memory.testing.fakes import START
 from octopus_memory.testing.store.base import ANA

@@ -13,9 +13,9 @@ import pytest
 from octopus_memory.adapters.stores.sql.statements import close
 from octopus_memory.adapters.stores.sqlite.compiled import compile_statement
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
+from octopus_memory.ports.recall_rows import RowPart
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.ports.values import SUMMARY_ORDINAL
-from octopus_memory.ports.work import RowPart
 from octopus_memory.testing import StoreSuite
 from octopus_memory.testing.fakes import make_append, make_closing, make_scope
 from octopus_memory.testing.store.base import Reopen

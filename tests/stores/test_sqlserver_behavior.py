@@ -34,7 +34,7 @@ from octopus_memory.domain.errors import (
     StoreError,
     StoreUnavailable,
 )
-from octopus_memory.ports.work import WorkKind
+from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.testing import make_append, make_closing, make_next, make_scope
 from octopus_memory.testing.store.base import ANA, FAR, after, claim_all, texts
 from octopus_memory.testing.store.transfer import make_brought

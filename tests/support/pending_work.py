@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.ports.work import WorkKind
+from octopus_memory.ports.recall_rows import WorkKind
 
 
 def open_memory(url: str, **options: Any) -> EpisodicMemory:

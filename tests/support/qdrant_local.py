@@ -20,8 +20,8 @@ from octopus_memory.adapters.tokens.approximate import ApproximateCounter
 from octopus_memory.engine.core.runtime import Runtime
 from octopus_memory.engine.work import mirror
 from octopus_memory.ports.index import RecallIndex
+from octopus_memory.ports.recall_rows import Work
 from octopus_memory.ports.store import EpisodeStore
-from octopus_memory.ports.work import Work
 from octopus_memory.testing import FixedClock
 from octopus_memory.testing.store.base import FAR
 

@@ -12,7 +12,7 @@ import pytest
 from octopus_memory import EpisodicMemory, MemoryScope
 from octopus_memory.engine.core import leases
 from octopus_memory.engine.work import mirror_verify
-from octopus_memory.ports.work import WorkKind
+from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.testing import FixedClock
 from tests.support.pending_work import open_memory
 from tests.support.qdrant_server import QdrantServer

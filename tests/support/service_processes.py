@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from octopus_memory import EpisodicMemory, OctopusError, RemoteScope, Turn
-from octopus_memory.ports.work import WorkKind
+from octopus_memory.ports.recall_rows import WorkKind
 
 CLIENTS = 4
 PROGRAM = [sys.executable, "-m", "octopus_memory"]

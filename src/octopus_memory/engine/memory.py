@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ..domain.audit import AuditCheck, AuditEntry
     from ..domain.overview import TenantOverview
     from ..domain.retention import RetentionReport
-    from ..ports.registry import StoreState, StoreStats
-    from ..ports.work import Backlog, WorkKind
+    from ..ports.admin import StoreState, StoreStats
+    from ..ports.recall_rows import Backlog, WorkKind
     from .core.counters import WorkCounters
     from .core.rates import Rates
     from .privacy.api_keys import ApiKeys

@@ -28,7 +28,7 @@ from .transfer import export, importer
 
 if TYPE_CHECKING:
     from ..domain.overview import ScopeOverview, ScopeSearch
-    from ..ports.erasure import Trace
+    from ..ports.privacy import Trace
     from .memory import Memory
 
 

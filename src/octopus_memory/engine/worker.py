@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..domain.errors import OctopusError
-from ..ports.work import WorkKind
+from ..ports.recall_rows import WorkKind
 from .core import leases
 from .core.runtime import Runtime
 from .work import mirror, pending

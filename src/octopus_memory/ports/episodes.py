@@ -1,4 +1,4 @@
-"""The log of sessions, episodes and turns: what the engine writes and reads back."""
+"""What a store keeps of conversations: sessions, episodes, turns, facts, the ledger, transfer."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from .values import (
     Closing,
     EpisodeQuery,
     Idempotency,
+    ImportedEpisode,
     MessageKeys,
     NewSummary,
     OpenEpisode,
@@ -24,6 +25,9 @@ from .values import (
 )
 
 if TYPE_CHECKING:
+    from ..domain.audit import AuditDraft
+    from ..domain.facts import Fact
+    from ..domain.ledger import EpisodeUses, Injection
     from ..domain.replay import SessionReplay
 
 
@@ -256,4 +260,140 @@ class EpisodeLog(ABC):
         """Scopes that were ever written to, with their numbers, by number, those above `after`.
 
         Of one tenant or of all, and of one user if given.
+        """
+
+
+class Facts(ABC):
+    """Standing facts of a scope.
+
+    Facts that a summarizer finds are stored with the episode's summary (`NewSummary.facts`) and
+    share the episode's fate: deleting it hides them, a purge or an erasure removes them, archiving
+    keeps them. Every write bumps the scope's version. An `entry` for the audit log is recorded in
+    the same transaction.
+    """
+
+    @abstractmethod
+    def facts(
+        self, scope: Scope, *, until: datetime | None = None, given: bool = False
+    ) -> list[Fact]:
+        """The scope's facts as stored, in any order; `until` and `replaces` are not set.
+
+        That is: the newest `MOST_FACTS_READ` by `since`, and all pinned ones. Leaves out facts of
+        deleted episodes. Includes deleted facts, without text and with the slot of other facts that
+        share it. With `until`, leaves out facts said later.
+
+        With `given`, every fact that a caller gave instead, by `since` and id, without deleted ones
+        whose slot no other fact has.
+        """
+
+    @abstractmethod
+    def add_facts(
+        self,
+        scope: Scope,
+        facts: Sequence[Fact],
+        *,
+        settings: str | None = None,
+        entry: AuditDraft | None = None,
+    ) -> int:
+        """Store facts without an episode as they are; skip those whose id is stored already.
+
+        Returns how many were stored. Creates the scope if it is new and there is a fact. `settings`
+        is as `Append.settings`.
+
+        :raises SettingsChanged: when the agent's settings have another version than `settings`
+        """
+
+    @abstractmethod
+    def pin_fact(
+        self, scope: Scope, fact_id: UUID, *, pinned: bool, entry: AuditDraft | None = None
+    ) -> Fact:
+        """Set or clear a fact's pin; returns the changed fact.
+
+        :raises FactNotFound: when the scope has no such fact, or it or its episode is deleted
+        """
+
+    @abstractmethod
+    def delete_fact(
+        self, scope: Scope, fact_id: UUID, *, at: datetime, entry: AuditDraft | None = None
+    ) -> None:
+        """Clear a fact's text, slot and pin, and keep digests of text and slot.
+
+        By the digests its slot stays empty until a newer fact fills it, and a new summary of its
+        episode does not restore it, neither in the same words nor as another fact of the slot that
+        was said no later. It counts as a removal, because the files hold the old text until they
+        are rewritten.
+
+        :raises FactNotFound: when the scope has no such fact, or it or its episode is deleted
+        :raises LegalHold: when a hold applies to the user or to the fact's episode
+        """
+
+
+class Ledger(ABC):
+    """Entries and their items.
+
+    A purge or an erasure of an episode removes its items from every entry. An entry is removed with
+    the episode of its turn, with its session when that loses its last episode, and with its scope.
+    Writes do not bump the scope's version, because recall does not read the ledger.
+    """
+
+    @abstractmethod
+    def record_injections(self, tenant: str, entries: Sequence[tuple[Scope, Injection]]) -> int:
+        """Store entries of one tenant in one transaction; returns how many were stored.
+
+        Skips entries of a scope that does not exist (erased since, or without anything to inject),
+        entries whose id is stored already, and items of episodes that are not in the scope.
+        """
+
+    @abstractmethod
+    def injections(
+        self,
+        scope: Scope,
+        *,
+        session_id: str | None = None,
+        after: UUID | None = None,
+        limit: int,
+    ) -> list[Injection]:
+        """Entries of a session, or of the whole scope, by id, those above `after`.
+
+        Leaves out items of deleted episodes. `episode_id` and `ordinal` name the first turn of the
+        session with a higher id, if there is one.
+        """
+
+    @abstractmethod
+    def episode_uses(self, scope: Scope, episode_id: UUID, *, limit: int) -> EpisodeUses:
+        """The number of times an episode was shown, the last time, and the `limit` newest entries.
+
+        An unknown or deleted episode was never shown.
+        """
+
+
+class Transfer(ABC):
+    """Whole episodes on their way out of a store or into it."""
+
+    @abstractmethod
+    def sessions(
+        self, scope: Scope, *, deleted: bool = False, after: str | None = None, limit: int
+    ) -> list[Session]:
+        """The scope's sessions by id, those above `after`.
+
+        Without `deleted`, only sessions with an episode that is not deleted.
+        """
+
+    @abstractmethod
+    def import_episode(self, imported: ImportedEpisode) -> bool:
+        """Store an episode with its turns, in one transaction.
+
+        Keeps ids, ordinals, times, counts, stage and the age that retention counts. The turns of an
+        active episode are indexed at once and wait for their vectors; of an archived episode, the
+        summary is. The turns of a cold archive go to the archive. Returns False, and does nothing,
+        if the scope has an episode of that id, deleted or not.
+
+        :raises EpisodeChanged: when it is open, and its session has another open episode
+        """
+
+    @abstractmethod
+    def import_keys(self, scope: Scope, session_id: str, keys: MessageKeys) -> int:
+        """Add hashes and their salts to a session; returns how many hashes are new.
+
+        Does nothing and returns 0 if the scope has no such session.
         """

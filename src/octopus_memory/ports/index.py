@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from ..domain.episode import Scope
 from ..domain.search.bm25 import Postings
 from ..domain.search.features import RowFeatures
-from .recall_rows import RecallRow, RecallState
-from .work import Removal, Work
+from .recall_rows import RecallRow, RecallState, Removal, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -14,8 +14,8 @@ from octopus_memory import (
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.domain.search import vectors
 from octopus_memory.domain.search.terms import passage
+from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.ports.values import SUMMARY_ORDINAL
-from octopus_memory.ports.work import WorkKind
 from octopus_memory.testing import FakeSummarizer, FixedClock
 from tests.support.scrub_dialogue import KETTLE, TALK, left, open_memory, texts
 

@@ -14,7 +14,7 @@ from qdrant_client import models
 from octopus_memory import EpisodicMemory, InvalidSetting, MemoryScope
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.engine.work import mirror
-from octopus_memory.ports.work import WorkKind
+from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.testing import FixedClock
 from tests.support.polling import wait_until
 from tests.support.qdrant_memory import SAID, Open, is_true, tell, waiting

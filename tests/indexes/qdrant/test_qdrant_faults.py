@@ -14,7 +14,7 @@ from octopus_memory.adapters.indexes.qdrant.mirror import QdrantMirror
 from octopus_memory.engine.core import leases
 from octopus_memory.engine.work import mirror, mirror_verify
 from octopus_memory.ports.index import MirrorRow
-from octopus_memory.ports.work import WorkKind
+from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.testing import FixedClock
 from tests.support.qdrant_memory import Open, is_true, later, tell, waiting
 from tests.support.qdrant_server import QdrantServer

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from ...domain.episode import Scope
 from ...domain.search import vectors
 from ...ports.index import AskProbe
-from ...ports.recall_rows import RecallRows, RecallState
-from ...ports.work import Work
+from ...ports.recall_rows import RecallRows, RecallState, Work
 from .cached_index import CachedIndex
 from .scope_cache import DEFAULT_CACHE_BYTES
 from .scope_columns import ScopeColumns

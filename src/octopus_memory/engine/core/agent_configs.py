@@ -9,7 +9,7 @@ from ...domain import config_layers
 from ...domain.episode import check_name
 from ...domain.errors import InvalidSetting, SettingsChanged
 from ...domain.policy import ConfigPart, MemoryConfig
-from ...ports.agent_configs import AgentSettings
+from ...ports.admin import AgentSettings
 from . import audit
 from .runtime import Runtime
 

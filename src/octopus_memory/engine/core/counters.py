@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ...ports.work import WorkKind
+from ...ports.recall_rows import WorkKind
 
 Watcher: TypeAlias = Callable[[WorkKind, int, int], None]
 """Takes a kind of work, how many pieces were done, and how many attempts failed."""

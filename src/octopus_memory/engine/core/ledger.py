@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ...domain.episode import Scope
 from ...domain.errors import OctopusError
 from ...domain.forget_wish import is_forget_wish
-from ...ports.ledger import Ledger
+from ...ports.episodes import Ledger
 
 if TYPE_CHECKING:
     from ...domain.ledger import Injection

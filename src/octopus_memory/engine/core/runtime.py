@@ -19,7 +19,7 @@ from ...domain.policy import MemoryConfig, PiiMode
 from ...domain.search.calibration import Calibration
 from ...domain.search.term_hashing import TermHasher
 from ...domain.sharing import SHARE_FACTS, TENANT_SETTINGS, FactSharing
-from ...ports.agent_configs import AgentSettings
+from ...ports.admin import AgentSettings
 from ...ports.index import RecallIndex
 from ...ports.models import (
     Analyzer,
@@ -30,7 +30,7 @@ from ...ports.models import (
     Summarizer,
     TokenCounter,
 )
-from ...ports.retention import Schedule
+from ...ports.privacy import Schedule
 from ...ports.store import EpisodeStore
 from ...ports.values import Placeholder
 from .counters import WorkCounters

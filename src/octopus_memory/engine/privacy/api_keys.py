@@ -13,7 +13,7 @@ from ...domain import identity
 from ...domain.audit import AuditDraft
 from ...domain.errors import InvalidInput
 from ...domain.identity import AccessRole, ApiKey, Principal
-from ...ports.api_keys import ApiKeys as StoredKeys
+from ...ports.admin import ApiKeys as StoredKeys
 from ...ports.models import Clock
 from ..core import audit
 from ..core.runtime import Runtime

@@ -29,7 +29,7 @@ from ...domain.forget import (
 )
 from ...domain.ids import new_id
 from ...domain.message import AS_GIVEN, Message
-from ...ports.forget import ForgottenEpisode
+from ...ports.privacy import ForgottenEpisode
 from ...ports.values import NewSummary, StoredEpisode
 from ..core import audit
 from ..core.pii_guard import Checked

@@ -9,7 +9,7 @@ from uuid import UUID
 from ...domain.checks import check_flag, turn_choice
 from ...domain.episode import Scope, Turn, check_name
 from ...domain.errors import EpisodeChanged, EpisodeNotFound, SessionNotFound
-from ...ports.turn_removal import TurnRemoval
+from ...ports.privacy import TurnRemoval
 from ...ports.values import NewSummary, StoredEpisode, SummarySource
 from ..core import audit
 from ..core.runtime import Runtime

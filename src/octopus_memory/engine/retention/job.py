@@ -14,7 +14,7 @@ from ...domain.episode import Episode, check_name, check_time
 from ...domain.errors import EpisodeChanged, EpisodeNotFound, LegalHold, OctopusError
 from ...domain.policy import ArchiveMode
 from ...domain.retention import Aged, RetentionReport, Stage, Step
-from ...ports.retention import Lead
+from ...ports.privacy import Lead
 from ..core import audit
 from ..core.runtime import Runtime
 from ..privacy import erasure

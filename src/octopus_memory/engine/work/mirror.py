@@ -11,8 +11,8 @@ from itertools import groupby
 from ...domain.episode import Scope
 from ...domain.errors import IndexUnavailable, InvalidSetting
 from ...ports.index import IndexMirror, MirrorRow
-from ...ports.retention import Lead
-from ...ports.work import Removal, Work, WorkKind
+from ...ports.privacy import Lead
+from ...ports.recall_rows import Removal, Work, WorkKind
 from ..core.runtime import Runtime
 
 log = logging.getLogger(__name__)

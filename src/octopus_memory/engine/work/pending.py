@@ -30,9 +30,9 @@ from ...domain.policy import MemoryConfig
 from ...domain.search.terms import passage
 from ...domain.sharing import TENANT_SETTINGS
 from ...ports.models import Summarizer
+from ...ports.recall_rows import Work, WorkKind
 from ...ports.store import Capability
 from ...ports.values import SUMMARY_ORDINAL, OpenEpisode
-from ...ports.work import Work, WorkKind
 from ..core.runtime import Runtime
 from ..write import close, index_turns
 

@@ -29,8 +29,8 @@ from ...domain.errors import (
     for_log,
 )
 from ...domain.facts import Fact, FactOrigin
+from ...ports.recall_rows import Work
 from ...ports.values import Append, Closing, Lexical, NewSummary, SummarySource, Target
-from ...ports.work import Work
 from ..core import found_facts
 from ..core.pii_guard import Guard
 from ..core.runtime import Runtime

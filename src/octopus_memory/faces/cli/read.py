@@ -16,7 +16,7 @@ from .tables import show_hits, show_session, show_snippets
 from .terminal import Screen, clean
 
 if TYPE_CHECKING:
-    from ...ports.registry import StoreStats
+    from ...ports.admin import StoreStats
 
 
 class Mode(StrEnum):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...ports.work import WorkKind
+from ...ports.recall_rows import WorkKind
 from ..actor import actor_of
 from .confirm import Yes, ask
 from .database import open_existing

@@ -15,7 +15,7 @@ import typer
 from ...domain.episode import Episode, Turn
 from ...domain.errors import InvalidMessage, ModelError, OctopusError
 from ...domain.message import Json, Message, parse_message
-from ...ports.work import WorkKind
+from ...ports.recall_rows import WorkKind
 from .database import open_existing, open_or_make
 from .json_output import print_json
 from .options import Agent, AsJson, Db, Tenant, User, parse_since

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from ...domain.errors import OctopusError
 from ...engine.core.counters import WorkCounters
 from ...engine.memory import Memory
-from ...ports.work import Backlog, WorkKind
+from ...ports.recall_rows import Backlog, WorkKind
 from .multiprocess import METRICS_FOLDER
 
 _KNOWN_SECONDS = 1.0

@@ -13,8 +13,8 @@ from ...domain.episode import Scope
 from ...domain.search import term_hashing
 from ...domain.search.bm25 import QueryTerms
 from ...ports.index import RecallIndex, ScopeView
+from ...ports.recall_rows import Work
 from ...ports.store import EpisodeStore
-from ...ports.work import Work
 from ..fakes import make_lexical
 from ..store.base import claim_all
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from ...domain.search.features import ASSISTANT, SUMMARY, USER
 from ...ports.index import RecallIndex
+from ...ports.recall_rows import WorkKind
 from ...ports.store import EpisodeStore
 from ...ports.values import SUMMARY_ORDINAL
-from ...ports.work import WorkKind
 from ..fakes import (
     START,
     make_append,

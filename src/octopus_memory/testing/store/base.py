@@ -15,9 +15,9 @@ import pytest
 from ...domain.episode import Episode, Scope, Turn
 from ...domain.facts import Fact
 from ...domain.transfer.export_format import EpisodeRecord
+from ...ports.recall_rows import RowWork, Work, WorkKind
 from ...ports.store import Capability, EpisodeStore, unclaimed_methods
 from ...ports.values import Append, EpisodeQuery
-from ...ports.work import RowWork, Work, WorkKind
 from ..fakes import START, make_scope
 
 T = TypeVar("T")

@@ -7,10 +7,9 @@ import pytest
 from ...domain.episode import EndReason, SessionStatus
 from ...domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound, SessionNotFound
 from ...domain.ids import new_id
-from ...ports.recall_rows import RecallRow
+from ...ports.recall_rows import RecallRow, WorkKind
 from ...ports.store import EpisodeStore
 from ...ports.values import SUMMARY_ORDINAL, Target
-from ...ports.work import WorkKind
 from ..fakes import START, make_append, make_closing, make_next, make_summary, make_turn
 from .base import (
     ANA,

@@ -13,7 +13,7 @@ from ...domain.errors import EpisodeChanged, EpisodeNotFound, LegalHold, NotFoun
 from ...domain.forget import FORGOTTEN, Chosen, text_digest
 from ...domain.ids import new_id
 from ...domain.ledger import Injected, InjectedKind, Injection
-from ...ports.forget import ForgottenEpisode
+from ...ports.privacy import ForgottenEpisode
 from ...ports.store import EpisodeStore
 from ...ports.values import SUMMARY_ORDINAL, Append
 from ..fakes import START, make_append, make_closing, make_fact, make_next, make_summary

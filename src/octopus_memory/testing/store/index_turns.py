@@ -12,10 +12,9 @@ from ...domain.episode import Scope
 from ...domain.errors import EpisodeChanged
 from ...domain.facts import Fact
 from ...domain.ids import new_id
-from ...ports.recall_rows import UnindexedTurns
+from ...ports.recall_rows import UnindexedTurns, WorkKind
 from ...ports.store import EpisodeStore
 from ...ports.values import Append, IndexEntry, SummarySource
-from ...ports.work import WorkKind
 from ..fakes import (
     make_append,
     make_closing,

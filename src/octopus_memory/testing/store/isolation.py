@@ -12,9 +12,9 @@ import pytest
 from ...domain.episode import Scope, Turn
 from ...domain.errors import EpisodeNotFound, IdempotencyConflict, SessionNotFound
 from ...domain.replay import SessionReplay
+from ...ports.recall_rows import WorkKind
 from ...ports.store import EpisodeStore
 from ...ports.values import Append, EpisodeQuery, Target
-from ...ports.work import WorkKind
 from ...testing.store.base import release, worker_ids
 from ..fakes import make_append, make_closing, make_key, make_next, make_scope, make_summary
 from .base import ANA, FAR, StoreTests, after, claim_all, find, session_episodes, snapshot, texts

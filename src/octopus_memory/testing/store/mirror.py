@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
+from ...ports.recall_rows import Removal, RowPart, Work, WorkKind
 from ...ports.store import EpisodeStore
 from ...ports.values import SUMMARY_ORDINAL, Append, Target
-from ...ports.work import Removal, RowPart, Work, WorkKind
 from ...testing.store.base import release, worker_ids
 from ..fakes import (
     START,

@@ -8,10 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 from ...domain.ids import new_id
 from ...domain.search.features import ASSISTANT, SUMMARY, SYSTEM, TOOL, USER
-from ...ports.recall_rows import RecallRow, RecallState
+from ...ports.recall_rows import RecallRow, RecallState, WorkKind
 from ...ports.store import EpisodeStore
 from ...ports.values import SUMMARY_ORDINAL, Append, Target
-from ...ports.work import WorkKind
 from ...testing.store.base import release
 from ..fakes import (
     START,

@@ -10,9 +10,9 @@ import pytest
 
 from ...domain.ids import new_id
 from ...domain.message import Json
+from ...ports.recall_rows import WorkKind
 from ...ports.store import EpisodeStore
 from ...ports.values import Append, EpisodeQuery, Target
-from ...ports.work import WorkKind
 from ..fakes import make_append, make_closing, make_next, make_scope, make_summary
 from .base import ANA, BEN, FAR, Reopen, StoreTests, after, at_once, claim_all, raised, snapshot
 from .erasure import ANA_ELSEWHERE, entry, erase, fill

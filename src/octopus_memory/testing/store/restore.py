@@ -7,9 +7,9 @@ import pytest
 from ...domain.errors import EpisodeArchived, EpisodeChanged, EpisodeNotFound
 from ...domain.ids import new_id
 from ...domain.retention import Stage
+from ...ports.recall_rows import WorkKind
 from ...ports.store import EpisodeStore
 from ...ports.values import SUMMARY_ORDINAL, EpisodeQuery, IndexEntry, Target
-from ...ports.work import WorkKind
 from ..fakes import make_append, make_closing, make_lexical, make_next
 from .base import (
     ANA,

@@ -8,7 +8,7 @@ from typing import Any
 from ...domain.episode import Scope
 from ...domain.ids import new_id
 from ...domain.message import Message
-from ...ports.recall_rows import RecallRow
+from ...ports.recall_rows import RecallRow, WorkKind
 from ...ports.store import EpisodeStore
 from ...ports.values import (
     SUMMARY_ORDINAL,
@@ -18,7 +18,6 @@ from ...ports.values import (
     RewrittenTurn,
     StoredEpisode,
 )
-from ...ports.work import WorkKind
 from ..fakes import make_append, make_closing, make_lexical, make_next, make_summary
 from .base import (
     ANA,

@@ -12,7 +12,7 @@ import pytest
 from ...domain.errors import EpisodeChanged, EpisodeNotFound, LegalHold
 from ...domain.ids import new_id
 from ...domain.retention import Hold
-from ...ports.recall_rows import RecallRow
+from ...ports.recall_rows import RecallRow, Removal, RowPart, WorkKind
 from ...ports.store import EpisodeStore
 from ...ports.values import (
     SUMMARY_ORDINAL,
@@ -23,7 +23,6 @@ from ...ports.values import (
     SummarySource,
     Target,
 )
-from ...ports.work import Removal, RowPart, WorkKind
 from ..fakes import START, make_append, make_closing, make_next, make_summary
 from .base import ANA, BEN, FAR, StoreTests, after, claim_all, snapshot
 from .erasure import erase

@@ -9,9 +9,9 @@ import pytest
 
 from ...domain.errors import SettingsChanged
 from ...domain.facts import FactOrigin
+from ...ports.recall_rows import WorkKind
 from ...ports.store import EpisodeStore
 from ...ports.values import Append
-from ...ports.work import WorkKind
 from ..fakes import (
     make_append,
     make_closing,

@@ -11,10 +11,10 @@ import pytest
 from ...domain.errors import EpisodeChanged, EpisodeDeleted, EpisodeNotFound, LegalHold
 from ...domain.ids import new_id
 from ...domain.retention import Hold
+from ...ports.privacy import TurnRemoval
+from ...ports.recall_rows import WorkKind
 from ...ports.store import EpisodeStore
-from ...ports.turn_removal import TurnRemoval
 from ...ports.values import SUMMARY_ORDINAL, Append, StoredEpisode, SummarySource
-from ...ports.work import WorkKind
 from ..fakes import (
     START,
     make_append,

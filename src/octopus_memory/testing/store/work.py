@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from ...domain.search.features import USER
+from ...ports.recall_rows import Work, WorkKind
 from ...ports.store import EpisodeStore
 from ...ports.values import SUMMARY_ORDINAL, Append
-from ...ports.work import Work, WorkKind
 from ...testing.store.base import release, worker_ids
 from ..fakes import (
     START,

@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 from ....domain.episode import Scope
 from ....domain.errors import InvalidSetting, StoreError
 from ....ports.index import Probe, ScopeView
-from ....ports.recall_rows import RecallState
-from ....ports.shared_database import SharedDatabase
-from ....ports.store import EpisodeStore
-from ....ports.work import Work
+from ....ports.recall_rows import RecallState, Work
+from ....ports.store import EpisodeStore, SharedDatabase
 from ..exact import pack
 from ..partial_view import partial_view
 from ..remote_index import NO_COSINES, Cosines, RemoteIndex

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ....domain.errors import InvalidSetting, StoreError, StoreUnavailable
 from ....domain.search import vectors
 from ....ports.index import IndexMirror, MirrorRow
-from ....ports.shared_database import SharedConnection, SharedDatabase
-from ....ports.work import Removal
+from ....ports.recall_rows import Removal
+from ....ports.store import SharedConnection, SharedDatabase
 
 Floats = NDArray[np.float32]
 log = logging.getLogger(__name__)

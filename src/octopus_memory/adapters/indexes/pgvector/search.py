@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from ....ports.index import Probe
-from ....ports.shared_database import SharedConnection
+from ....ports.store import SharedConnection
 from .mirror import Floats, as_text
 
 ROWS_PER_LEG = 200

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from ....domain.errors import IndexUnavailable, MissingExtra
 from ....domain.search import bm25, term_hashing, vectors
 from ....ports.index import IndexMirror, MirrorRow, Probe
+from ....ports.recall_rows import Removal, RowPart
 from ....ports.values import SUMMARY_ORDINAL
-from ....ports.work import Removal, RowPart
 
 try:
     from qdrant_client import QdrantClient, models

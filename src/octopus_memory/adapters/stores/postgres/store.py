@@ -18,7 +18,7 @@ from ....domain.errors import (
     StoreUnavailable,
 )
 from ....ports.models import Clock
-from ....ports.retention import Lead
+from ....ports.privacy import Lead
 from ..sql import migrate
 from ..sql.lazy import Connection, needs_snapshot
 from ..sql.store import SqlStore

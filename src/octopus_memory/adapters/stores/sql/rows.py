@@ -15,8 +15,8 @@ from uuid import UUID
 from ....domain.episode import EndReason, Episode, Scope, Session, SessionStatus, Summary, Turn
 from ....domain.errors import StoreCorrupt
 from ....domain.message import Json, Message, Role
+from ....ports.recall_rows import RowPart, WorkKind
 from ....ports.values import SUMMARY_ORDINAL, Lexical, NewTurn
-from ....ports.work import RowPart, WorkKind
 from . import codec, column_values
 from .lazy import sa, schema
 from .results import columns_of

@@ -12,12 +12,10 @@ from uuid import uuid4
 from ....domain.episode import Episode, Scope, Turn
 from ....domain.facts import Fact
 from ....ports.models import Clock
-from ....ports.recall_rows import UnindexedTurns
-from ....ports.retention import Lead
-from ....ports.shared_database import SharedDatabase
-from ....ports.store import EpisodeStore
+from ....ports.privacy import Lead
+from ....ports.recall_rows import UnindexedTurns, Work
+from ....ports.store import EpisodeStore, SharedDatabase
 from ....ports.values import Append, IndexEntry
-from ....ports.work import Work
 from . import migrate, statements
 from .binding import (
     of_all,
@@ -32,8 +30,8 @@ from .lazy import Connection, sa
 from .transactions import Every, Reach, Transactions
 
 if TYPE_CHECKING:
-    from ....ports.registry import StoreStats
-    from ....ports.turn_removal import TurnRemoval
+    from ....ports.admin import StoreStats
+    from ....ports.privacy import TurnRemoval
     from ....ports.values import EpisodeQuery, ImportedEpisode, StoredEpisode
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....domain.erasure import FileSearch, Subject
-from ....ports.erasure import Trace
+from ....ports.privacy import Trace
 from ..sql import codec
 from ..sql.lazy import Connection, sa, schema
 

@@ -19,8 +19,8 @@ from ....domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from ....ports.erasure import Trace
 from ....ports.models import Clock
+from ....ports.privacy import Trace
 from ....ports.recall_rows import UnindexedTurns
 from ....ports.values import IndexEntry
 from ..sql import column_values, migrate

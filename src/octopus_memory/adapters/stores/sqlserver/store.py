@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from ....domain.episode import Scope, Turn
 from ....domain.errors import InvalidInput, StoreAnswerLost, StoreBusy, StoreError
 from ....ports.models import Clock
-from ....ports.retention import Lead
+from ....ports.privacy import Lead
 from ....ports.values import Append
 from ..sql import schema, types
 from ..sql.lazy import Connection

@@ -26,7 +26,7 @@ from ..visit import Answer, Download, Forbidden, Page, Redirect, Visit
 
 if TYPE_CHECKING:
     from ....domain.erasure import Erasure
-    from ....ports.erasure import Trace
+    from ....ports.privacy import Trace
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel
 
 from ....domain.errors import OctopusError
-from ....ports.work import WorkKind
+from ....ports.recall_rows import WorkKind
 from ..authorize import memory_of
 from ..metrics import Metrics
 

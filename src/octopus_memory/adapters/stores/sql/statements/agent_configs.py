@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .....domain.episode import Scope
 from .....domain.errors import SettingsChanged
 from .....domain.message import Json
-from .....ports.agent_configs import AgentSettings
+from .....ports.admin import AgentSettings
 from .. import rows
 from ..lazy import Connection, sa, schema, sql, without_snapshot
 from . import audit

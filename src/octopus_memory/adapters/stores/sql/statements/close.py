@@ -9,8 +9,8 @@ from uuid import UUID
 
 from .....domain.episode import Episode, Scope, SessionStatus
 from .....domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound
+from .....ports.recall_rows import RowPart, WorkKind
 from .....ports.values import SUMMARY_ORDINAL, Closing, NewSummary
-from .....ports.work import RowPart, WorkKind
 from .. import rows
 from ..lazy import Connection, sa, schema, sql, sql_for, types
 from . import agent_configs, common, episodes, facts, mirror, placeholders, scopes

@@ -11,7 +11,7 @@ from uuid import UUID
 from .....domain.episode import Scope
 from .....domain.errors import EpisodeNotFound, SessionNotFound
 from .....domain.message import Json
-from .....ports.work import WorkKind
+from .....ports.recall_rows import WorkKind
 from .. import rows
 from ..lazy import Connection, sa, schema, sql_for, without_snapshot
 from . import audit, common, forget, holds, ledger, message_keys, meta, mirror, remove, scopes

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from .....domain.episode import Scope
 from .....domain.errors import EpisodeChanged, EpisodeNotFound, NotFound
-from .....ports.turn_removal import TurnRemoval
+from .....ports.privacy import TurnRemoval
 from .. import rows
 from ..lazy import Connection, sa, schema
 from . import common, facts, holds, ledger, meta, scopes, scrub, turn_removal
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .....domain.audit import AuditDraft
     from .....domain.erasure import Erasure
     from .....domain.forget import Chosen
-    from .....ports.forget import ForgottenEpisode
+    from .....ports.privacy import ForgottenEpisode
 
 GONE = "no such preview in this scope: it expired or was confirmed already. Ask for a new one"
 

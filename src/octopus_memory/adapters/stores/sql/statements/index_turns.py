@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from .....domain.episode import Scope, Turn
-from .....ports.recall_rows import UnindexedTurns
+from .....ports.recall_rows import UnindexedTurns, Work, WorkKind
 from .....ports.values import IndexEntry, NewTurn
-from .....ports.work import Work, WorkKind
 from .. import column_values, rows
 from ..lazy import Connection, results_of, sa, schema, sql, without_snapshot
 from . import common, facts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from .....ports.registry import StoreState
+from .....ports.admin import StoreState
 from ..lazy import Connection, sa, schema, sql, without_snapshot
 
 SALT, MODEL, MIRROR, REMOVALS, COMPACTED, OWN_WORDS, LOST = (

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from .....ports.work import RowPart, Work, WorkKind
+from .....ports.recall_rows import RowPart, Work, WorkKind
 from .. import rows
 from ..lazy import Connection, sa, schema, sql
 from . import common, meta

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .....domain.episode import Scope
-from .....ports.overview import MOST_READ
+from .....ports.admin import MOST_READ
 from ..lazy import Connection, sa, schema, without_snapshot
 from . import common
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from .....domain.episode import Scope
-from .....ports.work import RowPart
+from .....ports.recall_rows import RowPart
 from ..lazy import Connection, results_of, sa, schema, sql
 from . import close, common, facts, ledger, message_keys
 

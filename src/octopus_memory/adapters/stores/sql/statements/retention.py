@@ -11,8 +11,8 @@ from uuid import UUID
 
 from .....domain.episode import Episode, Scope
 from .....domain.errors import EpisodeArchived, EpisodeChanged, EpisodeNotFound
+from .....ports.recall_rows import RowPart
 from .....ports.values import SUMMARY_ORDINAL, IndexEntry
-from .....ports.work import RowPart
 from .. import rows
 from ..lazy import Connection, sa, schema, sql
 from . import audit, close, common, episodes, facts, holds, index_turns, meta, remove, scopes

@@ -12,8 +12,8 @@ from .....domain.episode import Scope, Turn
 from .....domain.errors import EpisodeChanged, EpisodeNotFound
 from .....domain.facts import Fact
 from .....domain.message import Json
+from .....ports.recall_rows import RowPart, WorkKind
 from .....ports.values import NewSummary, Placeholder
-from .....ports.work import RowPart, WorkKind
 from .. import column_values, rows
 from ..lazy import Connection, sa, schema, sql, sql_for
 from . import close, common, episodes, holds, ledger, meta, mirror, scopes

@@ -9,11 +9,11 @@ from ..lazy import Connection, sa, schema
 from . import work
 
 if TYPE_CHECKING:
-    from .....ports.registry import StoreStats
+    from .....ports.admin import StoreStats
 
 
 def stats(conn: Connection, size_bytes: int | None) -> StoreStats:
-    from .....ports.registry import StoreStats
+    from .....ports.admin import StoreStats
 
     def count(what: Any, *where: sa.ColumnElement[bool]) -> int:
         return int(conn.execute(sa.select(sa.func.count(what)).where(*where)).scalar_one())

@@ -11,14 +11,14 @@ from uuid import UUID
 from .....domain.episode import Scope, Turn
 from .....domain.errors import EpisodeChanged, EpisodeNotFound
 from .....domain.message import Role
-from .....ports.work import WorkKind
+from .....ports.recall_rows import WorkKind
 from .. import rows
 from ..lazy import Connection, sa, schema, sql
 from . import audit, close, common, facts, holds, ledger, meta, mirror, scopes, scrub
 
 if TYPE_CHECKING:
     from .....domain.audit import AuditDraft
-    from .....ports.turn_removal import TurnRemoval
+    from .....ports.privacy import TurnRemoval
 
 
 @sql

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from .....ports.recall_rows import Work, WorkKind
 from .....ports.values import SUMMARY_ORDINAL
-from .....ports.work import Work, WorkKind
 from .. import column_values
 from ..lazy import Connection, sa, schema, sql
 from . import meta, mirror, work

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from .....domain.episode import Scope, Turn
-from .....ports.work import Backlog, Removal, Work, WorkKind
+from .....ports.recall_rows import Backlog, Removal, Work, WorkKind
 from .. import rows
 from ..lazy import Connection, results_of, sa, schema, sql, sql_for, types, without_snapshot
 from . import common
