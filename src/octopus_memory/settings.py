@@ -133,6 +133,14 @@ class Settings:
     qdrant_api_key: Secret | None = setting(Secret)
     qdrant_timeout_seconds: int = setting(int, 5, least=1)
     """Seconds that one request to Qdrant may take."""
+    qdrant_shard_number: int | None = setting(int, least=1)
+    """Shards of a collection that is created, or of each shard key; by default Qdrant's."""
+    qdrant_replication_factor: int | None = setting(int, least=1)
+    """Copies of each shard; by default Qdrant's."""
+    qdrant_write_consistency_factor: int | None = setting(int, least=1)
+    """Copies that must confirm a write; by default Qdrant's."""
+    qdrant_shard_keys: int = setting(int, 0, least=0)
+    """Shard keys over which scopes are distributed; 0 distributes single points."""
     redactor: str = "patterns"
     """`patterns`, `presidio`, or an installed adapter's name; used if an agent's settings ask."""
     phone_region: str = "US"

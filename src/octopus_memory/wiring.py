@@ -186,15 +186,22 @@ def make_index(settings: Settings, store: EpisodeStore) -> RecallIndex:
 
             return PgVectorIndex(store, cache_bytes=cache_bytes)
         case "qdrant":
+            from .adapters.indexes.qdrant.collection import Layout
             from .adapters.indexes.qdrant.index import QdrantIndex, connect
 
+            layout = Layout(
+                shard_number=settings.qdrant_shard_number,
+                replication_factor=settings.qdrant_replication_factor,
+                write_consistency_factor=settings.qdrant_write_consistency_factor,
+                shard_keys=settings.qdrant_shard_keys,
+            )
             key = settings.qdrant_api_key
             client = connect(
                 settings.qdrant_url,
                 api_key=None if key is None else key.get_secret_value(),
                 timeout=settings.qdrant_timeout_seconds,
             )
-            return QdrantIndex(store, client, cache_bytes=cache_bytes)
+            return QdrantIndex(store, client, layout=layout, cache_bytes=cache_bytes)
         case name:
             known = ("exact", "pgvector", "qdrant")
             made: RecallIndex = _installed("indexes", name, "index", known)(settings, store)

@@ -38,6 +38,7 @@ class EdgeClient:
         self._folder = folder
         self._shards: dict[str, Any] = {}
         self._sizes: dict[str, int] = {}
+        self._schemas: dict[str, dict[str, Any]] = {}
         self._lock = threading.RLock()
 
     def close(self) -> None:
@@ -58,8 +59,20 @@ class EdgeClient:
         return SimpleNamespace(collections=[SimpleNamespace(name=name) for name in self._shards])
 
     def get_collection(self, name: str) -> Any:
-        vectors = {"dense": SimpleNamespace(size=self._sizes[name])}
-        return SimpleNamespace(config=SimpleNamespace(params=SimpleNamespace(vectors=vectors)))
+        distance, modifier = models.Distance.COSINE, models.Modifier.IDF
+        params = SimpleNamespace(
+            vectors={"dense": SimpleNamespace(size=self._sizes[name], distance=distance)},
+            sparse_vectors={"words": SimpleNamespace(modifier=modifier)},
+            sharding_method=None,
+        )
+        return SimpleNamespace(
+            config=SimpleNamespace(params=params),
+            payload_schema=self._schemas.setdefault(name, {}),
+            points_count=self._shard(name).count(edge.CountRequest(exact=True)),
+        )
+
+    def collection_cluster_info(self, _: str) -> Any:
+        return SimpleNamespace(local_shards=[], remote_shards=[])
 
     def create_collection(
         self, name: str, *, vectors_config: Any, sparse_vectors_config: Any, hnsw_config: Any
@@ -82,12 +95,15 @@ class EdgeClient:
         self._shards[name] = edge.EdgeShard.create(str(folder), config)
         self._sizes[name] = size
 
-    def create_payload_index(self, name: str, field: str, _: Any, *, wait: bool) -> None:
+    def create_payload_index(self, name: str, field: str, kind: Any, *, wait: bool) -> None:
         assert wait
+        data_type = models.PayloadSchemaType(getattr(kind, "type", kind).value)
+        self._schemas.setdefault(name, {})[field] = SimpleNamespace(data_type=data_type)
         self._update(name, edge.UpdateOperation.create_field_index(field, _INDEXES[field]()))
 
     def delete_collection(self, name: str) -> None:
         self._shards.pop(name).close()
+        self._schemas.pop(name, None)
         shutil.rmtree(self._folder / name)
 
     def upsert(self, name: str, points: list[models.PointStruct], *, wait: bool) -> None:

@@ -2,6 +2,9 @@
 
 The client's local mode does the work behind it. It is there for what goes wrong on the way: what
 it does to a request (errors, lost connections, no answer in time) really happens.
+
+A collection with shard keys is one local collection for each key. As in Qdrant, a change without a
+shard key is refused there, and a search sees the points of the keys that it names alone.
 """
 
 from __future__ import annotations
@@ -28,6 +31,11 @@ class QdrantServer:
         self.fault: int | str | None = None
         self.seconds = 1.3
         self.requests: list[str] = []
+        self.bodies: list[Any] = []
+        self.state = "Active"
+        """The state of every collection's second replica."""
+        self._made: dict[str, Any] = {}
+        self._schema: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
         handler = type("Handler", (_Handler,), {"qdrant": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -52,16 +60,27 @@ class QdrantServer:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def collections(self) -> list[str]:
-        return [found.name for found in self.client.get_collections().collections]
+        return [name for name in self._places() if "@" not in name]
+
+    def keys(self, name: str) -> dict[str, int]:
+        """Return the collection's shard keys, and the number of points of each."""
+        places = [place for place in self._places() if place.startswith(f"{name}@")]
+        return {place.partition("@")[2]: self.client.count(place).count for place in places}
+
+    def indexes(self, name: str) -> dict[str, Any]:
+        return self._schema.setdefault(name, {})
 
     def points(self) -> list[models.Record]:
         """Return every point, with payload and vectors."""
         with self._lock:
             return [
                 point
-                for name in self.collections()
+                for name in self._places()
                 for point in self.client.scroll(name, limit=100_000, with_vectors=True)[0]
             ]
+
+    def _places(self) -> list[str]:
+        return [found.name for found in self.client.get_collections().collections]
 
     def answer(self, method: str, path: str, body: Any) -> Any:
         found = PATH.match(path)
@@ -69,8 +88,65 @@ class QdrantServer:
         name, what = found["name"], found["what"] or ""
         with self._lock:
             if name is None:
-                return self.client.get_collections()
-            return _CALLS[method, what](self.client, name, body)
+                return {"collections": [{"name": each} for each in self.collections()]}
+            if (method, what) in _OF_CLUSTER:
+                return _OF_CLUSTER[method, what](self, name, body)
+            call = _CALLS[method, what]
+            if method == "GET" or not self.keys(name):
+                return call(self.client, name, body)
+            asked = body.get("shard_key")
+            if asked is None and (method, what) not in _OF_ALL:
+                raise _Refused("Shard key not specified")
+            keys = [asked] if isinstance(asked, str) else asked or self.keys(name)
+            answers = [call(self.client, f"{name}@{key}", body) for key in keys]
+            return _OF_ALL.get((method, what), lambda each: each[-1])(answers)
+
+    def create(self, name: str, body: Any) -> bool:
+        self._made[name], self._schema[name] = body, {}
+        return _create(self.client, name, body)
+
+    def create_key(self, name: str, body: Any) -> bool:
+        if self._made[name].get("sharding_method") != "custom":
+            raise _Refused("Shard Key cannot be created with Auto sharding method")
+        return _create(self.client, f"{name}@{body['shard_key']}", self._made[name])
+
+    def delete(self, name: str, _: Any) -> bool:
+        for key in self.keys(name):
+            self.client.delete_collection(f"{name}@{key}")
+        return self.client.delete_collection(name)
+
+    def info(self, name: str, _: Any) -> Any:
+        found = self.client.get_collection(name).model_dump(mode="json")
+        made = self._made.get(name, {})
+        for field in ("sharding_method", "shard_number", *_FACTORS):
+            if made.get(field) is not None:
+                found["config"]["params"][field] = made[field]
+        found["payload_schema"] = self.indexes(name)
+        found["points_count"] += sum(self.keys(name).values())
+        return found
+
+    def cluster(self, name: str, _: Any) -> Any:
+        every = enumerate(self.keys(name) or [None])
+        shards = [{"shard_id": number, "shard_key": key} for number, key in every]
+        return {
+            "peer_id": 1,
+            "shard_count": len(shards),
+            "local_shards": [each | {"points_count": 0, "state": "Active"} for each in shards],
+            "remote_shards": [each | {"peer_id": 2, "state": self.state} for each in shards],
+            "shard_transfers": [],
+        }
+
+    def index(self, name: str, body: Any) -> Any:
+        kind = body["field_schema"]
+        params = kind if isinstance(kind, dict) else None
+        data_type = kind["type"] if isinstance(kind, dict) else kind
+        made = {"data_type": data_type, "params": params, "points": 0}
+        self.indexes(name)[body["field_name"]] = made
+        return {"operation_id": 0, "status": "completed"}
+
+
+class _Refused(Exception):
+    """A request that Qdrant answers with status 400."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -94,7 +170,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(fault, {"status": {"error": "not now"}, "time": 0})
             return
         try:
-            result = qdrant.answer(self.command, self.path, json.loads(raw) if raw else None)
+            body = json.loads(raw) if raw else None
+            qdrant.bodies.append(body)
+            result = qdrant.answer(self.command, self.path, body)
+        except _Refused as error:
+            self._send(400, {"status": {"error": str(error)}, "time": 0})
+            return
         except ValueError as error:
             self._send(404, {"status": {"error": str(error)}, "time": 0})
             return
@@ -181,10 +262,6 @@ def _count(client: QdrantClient, name: str, body: Any) -> Any:
 
 _CALLS: dict[tuple[str, str], Callable[[QdrantClient, str, Any], Any]] = {
     ("GET", "/exists"): lambda client, name, _: {"exists": client.collection_exists(name)},
-    ("GET", ""): lambda client, name, _: client.get_collection(name),
-    ("PUT", ""): _create,
-    ("DELETE", ""): lambda client, name, _: client.delete_collection(name),
-    ("PUT", "/index"): lambda *_: {"operation_id": 0, "status": "completed"},
     ("PUT", "/points"): _upsert,
     ("POST", "/points"): _retrieve,
     ("POST", "/points/delete"): _delete,
@@ -195,3 +272,16 @@ _CALLS: dict[tuple[str, str], Callable[[QdrantClient, str, Any], Any]] = {
         name, body["key"], limit=body["limit"], exact=True
     ),
 }
+_OF_CLUSTER: dict[tuple[str, str], Callable[[QdrantServer, str, Any], Any]] = {
+    ("GET", ""): QdrantServer.info,
+    ("GET", "/cluster"): QdrantServer.cluster,
+    ("PUT", ""): QdrantServer.create,
+    ("PUT", "/shards"): QdrantServer.create_key,
+    ("PUT", "/index"): QdrantServer.index,
+    ("DELETE", ""): QdrantServer.delete,
+}
+_OF_ALL: dict[tuple[str, str], Callable[[list[Any]], Any]] = {
+    ("POST", "/points/count"): lambda all_: {"count": sum(each.count for each in all_)},
+    ("POST", "/facet"): lambda all_: {"hits": [hit for each in all_ for hit in each.hits]},
+}
+_FACTORS = ("replication_factor", "write_consistency_factor")

@@ -113,6 +113,7 @@ def test_a_collection_of_another_dimension_is_rebuilt(
     server.client.create_collection(
         name, {"dense": models.VectorParams(size=3, distance=models.Distance.COSINE)}
     )
+    server.client.upsert(name, [models.PointStruct(id=1, vector={"dense": [1.0, 0.0, 0.0]})])
     assert memory.run_pending().indexed == 3
     assert is_true(memory)
 

@@ -106,7 +106,7 @@ def test_drop(server: QdrantServer, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_out_of_reach_is_one_clear_line(server: QdrantServer) -> None:
     server.fault = 503
     said = run("index", "verify", code=1)
-    assert "error: the index cannot be reached" in said
-    assert "cannot be reached" in run_json("index", "verify", code=1)["error"]["message"]
+    assert "error: Qdrant request failed (status 503): check that it is running" in said
+    assert "request failed" in run_json("index", "verify", code=1)["error"]["message"]
     assert "Removed" not in run("index", "drop", code=1)
     assert "were not removed" in run("index", "drop", "--abandon")

@@ -32,14 +32,18 @@ class FeedReport:
     """Rows written to the index."""
     removed: int = 0
     """Removals from the index, each of any number of rows."""
-    failed: bool = False
-    """True if the index was unreachable; the rest stays queued."""
+    problem: str = ""
+    """Why the index could not be fed, if it could not; the rest stays queued."""
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.problem)
 
     def __add__(self, other: FeedReport) -> FeedReport:
         return FeedReport(
             given=self.given + other.given,
             removed=self.removed + other.removed,
-            failed=self.failed or other.failed,
+            problem=self.problem or other.problem,
         )
 
     def __bool__(self) -> bool:
@@ -117,7 +121,7 @@ def feed(
             return _feed(runtime, mirror, worker_id, lead, stop)
         except IndexUnavailable as error:
             log.warning("feeding the index failed and will be retried: %s", error)
-            return FeedReport(failed=True)
+            return FeedReport(problem=str(error))
 
 
 def _feed(
@@ -151,7 +155,7 @@ def _give(runtime: Runtime, mirror: IndexMirror, worker_id: str) -> FeedReport:
         mirror.upsert(runtime.embedder.model, _rows(runtime, claimed))
     except IndexUnavailable as error:
         _give_back(runtime, claimed, worker_id, error)
-        return FeedReport(failed=True)
+        return FeedReport(problem=str(error))
     runtime.store.finish(claimed)
     return FeedReport(given=len(claimed))
 
@@ -185,7 +189,7 @@ def _take_out(runtime: Runtime, mirror: IndexMirror, worker_id: str) -> FeedRepo
             mirror.remove(removal)
         except IndexUnavailable as error:
             _give_back(runtime, claimed[number:], worker_id, error)
-            return FeedReport(removed=number, failed=True)
+            return FeedReport(removed=number, problem=str(error))
         runtime.store.finish([removal])
     return FeedReport(removed=len(claimed))
 

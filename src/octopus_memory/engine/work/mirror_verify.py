@@ -185,10 +185,9 @@ def _check_model(runtime: Runtime) -> None:
 
 
 def _feed_or_fail(runtime: Runtime, worker_id: str) -> None:
-    if feed(runtime, worker_id).failed:
-        raise IndexUnavailable(
-            "the index cannot be reached: waiting changes stay queued and are retried"
-        )
+    problem = feed(runtime, worker_id).problem
+    if problem:
+        raise IndexUnavailable(f"{problem}. Waiting changes stay queued and are retried")
 
 
 def _scopes(runtime: Runtime) -> Iterator[tuple[int, Scope]]:

@@ -24,7 +24,7 @@ from ..exact import pack
 from ..partial_view import partial_view
 from ..remote_index import NO_COSINES, Cosines, RemoteIndex
 from ..scope_cache import DEFAULT_CACHE_BYTES
-from .mirror import Floats, NoCollection, QdrantClient, QdrantMirror
+from .mirror import Floats, Layout, NoCollection, QdrantClient, QdrantMirror
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -54,6 +54,7 @@ class QdrantIndex(RemoteIndex):
         store: EpisodeStore,
         client: QdrantClient,
         *,
+        layout: Layout = Layout(),  # noqa: B008 - immutable
         is_server: bool = True,
         whole_rows: int = WHOLE_ROWS,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
@@ -61,7 +62,7 @@ class QdrantIndex(RemoteIndex):
     ) -> None:
         """`client` is closed with the index."""
         super().__init__(store, whole_rows=whole_rows, cache_bytes=cache_bytes)
-        self._mirror = QdrantMirror(client, store.salt, is_server=is_server)
+        self._mirror = QdrantMirror(client, store.salt, layout=layout, is_server=is_server)
         self._monotonic = monotonic
         self._retry_at = 0.0
 

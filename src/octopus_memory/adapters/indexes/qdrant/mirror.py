@@ -16,20 +16,16 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from ....domain.errors import IndexUnavailable, MissingExtra
+from ....domain.errors import IndexUnavailable
 from ....domain.search import bm25, term_hashing, vectors
 from ....ports.index import IndexMirror, MirrorRow, Probe
 from ....ports.recall_rows import Removal, RowPart
 from ....ports.values import SUMMARY_ORDINAL
+from . import collection
+from .collection import DENSE, WORDS, Layout, QdrantClient, models
 
-try:
-    from qdrant_client import QdrantClient, models
-except ImportError as error:
-    raise MissingExtra("qdrant", "the index 'qdrant'") from error
+__all__ = ["Floats", "Layout", "NoCollection", "QdrantClient", "QdrantMirror"]
 
-__all__ = ["Floats", "NoCollection", "QdrantClient", "QdrantMirror"]
-
-DENSE, WORDS = "dense", "words"
 _BATCH = 256
 _PAGE = 2_000
 _MAX_SCOPES = 10_000_000
@@ -47,13 +43,21 @@ class NoCollection(IndexUnavailable):
 class QdrantMirror(IndexMirror):
     """The collections of one Octopus database in a Qdrant server."""
 
-    def __init__(self, client: QdrantClient, database: bytes, *, is_server: bool = True) -> None:
+    def __init__(
+        self,
+        client: QdrantClient,
+        database: bytes,
+        *,
+        layout: Layout = Layout(),  # noqa: B008 - immutable
+        is_server: bool = True,
+    ) -> None:
         """
         :param database: the store's salt; its hash prefixes the collections, so that several
             databases can share a server
-        :param is_server: False for the client's local mode, which has no payload indexes
+        :param is_server: False for the client's local mode: no payload indexes, and no cluster
         """
         self._client = client
+        self._layout = layout
         self._is_server = is_server
         self._prefix = f"octopus_{blake2b(database, digest_size=6, person=b'qdrant').hexdigest()}_"
         self.name = f"qdrant/{self._prefix}"
@@ -64,50 +68,52 @@ class QdrantMirror(IndexMirror):
         return f"{self._prefix}{plain}_{blake2b(model.encode(), digest_size=4).hexdigest()}"
 
     def prepare(self, model: str, dimension: int) -> bool:
-        name = self.collection(model)
+        name, client, layout = self.collection(model), self._client, self._layout
         with _translated():
-            if self._client.collection_exists(name):
-                if self._dimension(name) == dimension:
-                    return False
-                self._client.delete_collection(name)
-            self._client.create_collection(
-                name,
-                vectors_config={
-                    DENSE: models.VectorParams(
-                        size=dimension, distance=models.Distance.COSINE, on_disk=True
-                    )
-                },
-                sparse_vectors_config={
-                    WORDS: models.SparseVectorParams(modifier=models.Modifier.IDF)
-                },
-                # Every search is inside one scope, so a graph over all scopes would be unused.
-                hnsw_config=models.HnswConfigDiff(m=0, payload_m=16),
-            )
+            if client.collection_exists(name):
+                info = client.get_collection(name)
+                if collection.size(info) == dimension or not info.points_count:
+                    return self._use(name, info, dimension)
+                # The model has another dimension now, and points of both cannot be compared.
+                client.delete_collection(name)
+            collection.make(client, name, dimension, layout)
             if self._is_server:
-                for field, kind in _PAYLOAD_INDEXES.items():
-                    self._client.create_payload_index(name, field, kind, wait=True)
+                collection.complete(client, name, client.get_collection(name), layout)
         return True
+
+    def _use(self, name: str, info: models.CollectionInfo, dimension: int) -> bool:
+        """Check a collection that was there, and complete it; True if it is empty."""
+        collection.check(name, info, dimension, self._layout)
+        if self._is_server:
+            collection.complete(self._client, name, info, self._layout)
+        return not info.points_count
 
     def upsert(self, model: str, rows: Sequence[MirrorRow]) -> None:
         with _translated():
-            for start in range(0, len(rows), _BATCH):
-                points = [_point(given) for given in rows[start : start + _BATCH]]
-                self._client.upsert(self.collection(model), points, wait=True)
+            for at, placed in self._by_place(rows):
+                for start in range(0, len(placed), _BATCH):
+                    points = [_point(given) for given in placed[start : start + _BATCH]]
+                    self._client.upsert(self.collection(model), points, wait=True, **at)
 
     def remove(self, removal: Removal) -> None:
         gone = _removed(removal)
         with _translated():
             for name in self._collections():
-                self._client.delete(name, models.FilterSelector(filter=gone), wait=True)
+                selected = models.FilterSelector(filter=gone)
+                self._client.delete(name, selected, wait=True, **self._everywhere(name))
                 if self._client.count(name, count_filter=gone, exact=True).count:
                     raise IndexUnavailable("Qdrant still has points after deleting them")
+                if self._is_server and not collection.is_settled(self._client, name):
+                    raise IndexUnavailable(
+                        "Qdrant has a replica that is not active and may still hold what was "
+                        "deleted: start its node, or remove the replica"
+                    )
 
     def delete(self, model: str, scope_id: int, seqs: Sequence[int]) -> None:
-        ids = [_id(scope_id, seq) for seq in seqs]
+        name, ids = self.collection(model), [_id(scope_id, seq) for seq in seqs]
         with _translated():
-            self._client.delete(
-                self.collection(model), models.PointIdsList(points=list(ids)), wait=True
-            )
+            selected = models.PointIdsList(points=list(ids))
+            self._client.delete(name, selected, wait=True, **self._everywhere(name))
 
     def scope_ids(self, model: str) -> set[int]:
         with _translated():
@@ -117,7 +123,7 @@ class QdrantMirror(IndexMirror):
         return {int(hit.value) for hit in found.hits}
 
     def seqs(self, model: str, scope_id: int) -> set[int]:
-        return set(self._scroll(model, _in(scope_id)))
+        return set(self._scroll(model, scope_id, _in(scope_id)))
 
     def vectors(self, model: str, scope_id: int, seqs: Sequence[int]) -> dict[int, Floats]:
         found: dict[int, Floats] = {}
@@ -125,7 +131,11 @@ class QdrantMirror(IndexMirror):
             for start in range(0, len(seqs), _BATCH):
                 ids = [_id(scope_id, seq) for seq in seqs[start : start + _BATCH]]
                 records = self._client.retrieve(
-                    self.collection(model), list(ids), with_payload=False, with_vectors=[DENSE]
+                    self.collection(model),
+                    list(ids),
+                    with_payload=False,
+                    with_vectors=[DENSE],
+                    **self._at(scope_id),
                 )
                 for record in records:
                     given: Any = record.vector
@@ -166,6 +176,7 @@ class QdrantMirror(IndexMirror):
                 limit=limit,
                 with_payload=False,
                 search_params=models.SearchParams(exact=True) if self._is_server else None,
+                **self._at(scope_id),
             ).points
         seqs = np.array([_seq(point.id) for point in found], np.int64)
         return seqs, np.array([point.score for point in found], np.float32)
@@ -192,6 +203,7 @@ class QdrantMirror(IndexMirror):
                 query=models.FusionQuery(fusion=models.Fusion.RRF),
                 limit=2 * _POINTS_PER_LEG,
                 with_payload=["episode"],
+                **self._at(scope_id),
             ).points
         return list(dict.fromkeys(UUID((point.payload or {})["episode"]) for point in found))
 
@@ -199,12 +211,12 @@ class QdrantMirror(IndexMirror):
         """The `seq` of every mirrored row of these episodes."""
         wanted = _in(scope_id)
         wanted.must.append(_any("episode", [str(episode) for episode in episodes]))  # type: ignore[union-attr]
-        return list(self._scroll(model, wanted)) if episodes else []
+        return list(self._scroll(model, scope_id, wanted)) if episodes else []
 
     def close(self) -> None:
         self._client.close()
 
-    def _scroll(self, model: str, wanted: models.Filter) -> Iterator[int]:
+    def _scroll(self, model: str, scope_id: int, wanted: models.Filter) -> Iterator[int]:
         offset = None
         while True:
             with _translated():
@@ -215,6 +227,7 @@ class QdrantMirror(IndexMirror):
                     offset=offset,
                     with_payload=False,
                     with_vectors=False,
+                    **self._at(scope_id),
                 )
             yield from (_seq(record.id) for record in records)
             if offset is None:
@@ -224,20 +237,23 @@ class QdrantMirror(IndexMirror):
         every = self._client.get_collections().collections
         return sorted(found.name for found in every if found.name.startswith(self._prefix))
 
-    def _dimension(self, name: str) -> int | None:
-        kept: Any = self._client.get_collection(name).config.params.vectors
-        return kept[DENSE].size if isinstance(kept, dict) and DENSE in kept else None
+    def _at(self, scope_id: int) -> dict[str, Any]:
+        """The argument that confines a request to the shard key of a scope."""
+        key = self._layout.key(scope_id)
+        return {} if key is None else {"shard_key_selector": key}
 
+    def _by_place(
+        self, rows: Sequence[MirrorRow]
+    ) -> Iterator[tuple[dict[str, Any], list[MirrorRow]]]:
+        placed: dict[str | None, list[MirrorRow]] = {}
+        for given in rows:
+            placed.setdefault(self._layout.key(given.scope_id), []).append(given)
+        return ((self._at(group[0].scope_id), group) for group in placed.values())
 
-_PAYLOAD_INDEXES: dict[str, Any] = {
-    "tenant": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
-    "scope": models.IntegerIndexParams(
-        type=models.IntegerIndexType.INTEGER, lookup=True, range=False
-    ),
-    "episode": models.UuidIndexParams(type=models.UuidIndexType.UUID),
-    "ordinal": models.PayloadSchemaType.INTEGER,
-    "seq": models.PayloadSchemaType.INTEGER,
-}
+    def _everywhere(self, name: str) -> dict[str, Any]:
+        """Every shard key of a collection, because it may have been made with other settings."""
+        keys = collection.shard_keys(self._client, name) if self._is_server else []
+        return {"shard_key_selector": keys} if keys else {}
 
 
 def _point(given: MirrorRow) -> models.PointStruct:
