@@ -14,9 +14,18 @@ from sqlalchemy.types import TypeDecorator
 from ....domain.errors import StoreCorrupt
 from .column_values import DAMAGED, LONGEST_NAME, bind_id, bind_time, micros, read_id, read_time
 
+_NATIVE = frozenset(("mssql", "postgresql"))
+
+
+def _is_portable(dialect: sa.Dialect) -> bool:
+    """True if times are stored as integers and ids as bytes, as on SQLite and on any product that
+    has no form of its own here.
+    """
+    return dialect.name not in _NATIVE
+
 
 class UtcTime(TypeDecorator[datetime]):
-    """An aware UTC time: microseconds since 1970 on SQLite, native elsewhere."""
+    """An aware UTC time: native on PostgreSQL and SQL Server, else microseconds since 1970."""
 
     impl = sa.DateTime(timezone=True)
     cache_ok = True
@@ -26,14 +35,14 @@ class UtcTime(TypeDecorator[datetime]):
             from sqlalchemy.dialects.mssql import DATETIMEOFFSET
 
             return DATETIMEOFFSET(6)  # type: ignore[no-untyped-call]
-        return sa.BigInteger() if dialect.name == "sqlite" else sa.DateTime(timezone=True)
+        return sa.BigInteger() if _is_portable(dialect) else sa.DateTime(timezone=True)
 
     def bind_processor(self, dialect: sa.Dialect) -> Any:
-        return bind_time if dialect.name == "sqlite" else super().bind_processor(dialect)
+        return bind_time if _is_portable(dialect) else super().bind_processor(dialect)
 
     def result_processor(self, dialect: sa.Dialect, coltype: object) -> Any:
         usual = super().result_processor
-        return read_time if dialect.name == "sqlite" else usual(dialect, coltype)
+        return read_time if _is_portable(dialect) else usual(dialect, coltype)
 
     def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> Any:
         return value.astimezone(UTC) if value is not None and dialect.name == "mssql" else value
@@ -43,19 +52,19 @@ class UtcTime(TypeDecorator[datetime]):
 
 
 class Uuid(TypeDecorator[UUID]):
-    """An id: sixteen bytes on SQLite, native elsewhere, in the server's order."""
+    """An id: native on PostgreSQL and SQL Server, in the server's order, else sixteen bytes."""
 
     impl = sa.Uuid()
     cache_ok = True
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> Any:
-        return sa.LargeBinary(16) if dialect.name == "sqlite" else sa.Uuid()
+        return sa.LargeBinary(16) if _is_portable(dialect) else sa.Uuid()
 
     def bind_processor(self, dialect: sa.Dialect) -> Any:
-        return bind_id if dialect.name == "sqlite" else super().bind_processor(dialect)
+        return bind_id if _is_portable(dialect) else super().bind_processor(dialect)
 
     def result_processor(self, dialect: sa.Dialect, coltype: object) -> Any:
-        return read_id if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
+        return read_id if _is_portable(dialect) else super().result_processor(dialect, coltype)
 
     def process_bind_param(self, value: UUID | None, dialect: sa.Dialect) -> Any:
         return to_sql_server(value) if value is not None and dialect.name == "mssql" else value
@@ -84,10 +93,10 @@ class Name(TypeDecorator[str]):
         return sa.String(self.length)
 
     def bind_processor(self, dialect: sa.Dialect) -> Any:
-        return None if dialect.name == "sqlite" else super().bind_processor(dialect)
+        return None if _is_portable(dialect) else super().bind_processor(dialect)
 
     def result_processor(self, dialect: sa.Dialect, coltype: object) -> Any:
-        return None if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
+        return None if _is_portable(dialect) else super().result_processor(dialect, coltype)
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> Any:
         if value is not None and dialect.name == "mssql":
@@ -157,7 +166,7 @@ def unpack_name(kept: bytes) -> str:
 
 def _only_elsewhere(kind: Any, then: Callable[[Any], Any] | None, dialect: sa.Dialect) -> Any:
     """SQLite's stored values unchanged; values of other products converted to them."""
-    if dialect.name == "sqlite":
+    if _is_portable(dialect):
         return None
     # psycopg returns the type that the others are converted to.
     read = None if dialect.name == "postgresql" else kind(dialect, None)

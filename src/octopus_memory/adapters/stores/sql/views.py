@@ -68,8 +68,9 @@ _NAMES = {
 
 
 def create(conn: sa.Connection) -> None:
-    """Create the view, which must not exist."""
-    conn.exec_driver_sql(definition(conn.dialect.name))
+    """Create the view, which must not exist; a product without a definition gets none."""
+    if conn.dialect.name in _PARTS:
+        conn.exec_driver_sql(definition(conn.dialect.name))
 
 
 def drop(conn: sa.Connection) -> None:
