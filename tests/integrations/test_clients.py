@@ -309,6 +309,14 @@ def test_what_is_no_client_is_refused(kept: EpisodicMemory):
         octopus_memory.wrap(object(), kept.scope(user="ana"), session_id="s")
 
 
+def test_what_is_missing_is_named_with_an_example(server: FakeOpenAIServer, kept: EpisodicMemory):
+    client = Api("chat", "sync").client(server)
+    with pytest.raises(InvalidInput, match=r'scope: must be .* memory\.scope\(user="ana"\)'):
+        octopus_memory.wrap(client, kept)  # type: ignore[type-var]
+    with pytest.raises(InvalidInput, match=r'session_id: must .* session_id="monday"'):
+        octopus_memory.wrap(client, kept.scope(user="ana"))
+
+
 def test_the_client_that_was_given_stays_as_it_was(server: FakeOpenAIServer, kept: EpisodicMemory):
     client = Api("chat", "sync").client(server)
     wrapped = octopus_memory.wrap(client, kept.scope(user="ana"), session_id="s")

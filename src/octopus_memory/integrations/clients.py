@@ -39,7 +39,7 @@ def wrap(
     client: C,
     scope: AnyScope,
     *,
-    session_id: str,
+    session_id: str = "",
     budget_tokens: int | None = None,
     tools: bool = False,
     on_error: OnError = "continue",
@@ -50,7 +50,8 @@ def wrap(
     calls of them are answered here. With `on_error="raise"`, an error of the memory is raised in
     place of the model's answer.
 
-    :raises InvalidInput: for an object that is no client of OpenAI's or Anthropic's
+    :raises InvalidInput: for an object that is no client of OpenAI's or Anthropic's, for another
+        object than a user's memory, and without a `session_id`
     """
     copied: Any = getattr(client, "copy", None)
     found = [api for api in APIS if copied is not None and api.fits(client)]

@@ -101,6 +101,10 @@ class Conversation(Unbroken):
                 f'must be a user\'s memory, such as memory.scope(user="ana"), not a '
                 f"{type(scope).__name__}",
             )
+        if not session_id:
+            raise InvalidInput(
+                "session_id", 'must name the conversation, such as session_id="monday"'
+            )
         self.session_id = check_name("session_id", session_id)
         self.sync: Any = scope.sync if isinstance(scope, AsyncMemoryScope) else scope
         self.awaited = scope if isinstance(scope, AsyncMemoryScope) else AsyncMemoryScope(scope)
