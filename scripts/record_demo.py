@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from html import escape
+from itertools import accumulate
 from pathlib import Path
 
 from rich.console import Console
@@ -28,6 +29,8 @@ _MARGIN, _BAR = 16, 36
 _BETWEEN_LINES = 0.1
 _AT_A_RULE = 1.5
 """Seconds before a new section, so that the one on the screen can be read."""
+_UNTIL_THE_ANSWER, _AT_THE_ANSWER = 4.5, 6.0
+"""Seconds in which the remembered answer appears, and for which it stays."""
 _AT_THE_END = 6.0
 _TARGET = Path(__file__).parents[1] / "docs" / "pictures" / "demo.svg"
 
@@ -110,10 +113,13 @@ def _in_terminal(command: list[str], folder: Path) -> str:
 
 
 def _times(lines: list[Text]) -> Iterator[float]:
-    now = 0.4
-    for line in lines:
-        now += _AT_A_RULE if line.plain.startswith("─") else _BETWEEN_LINES
-        yield now
+    steps = [_AT_A_RULE if line.plain.startswith("─") else _BETWEEN_LINES for line in lines]
+    said = next(i for i, line in enumerate(lines) if line.plain.startswith("With memory"))
+    after = next(i for i in range(said, len(lines)) if lines[i].plain.startswith("─"))
+    faster = _UNTIL_THE_ANSWER / sum(steps[:after])
+    steps[:after] = [step * faster for step in steps[:after]]
+    steps[after] = _AT_THE_ANSWER
+    return accumulate(steps)
 
 
 def _animation(times: list[float], total: float) -> Iterator[str]:

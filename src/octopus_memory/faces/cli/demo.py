@@ -161,8 +161,8 @@ def demo(
     """Watch an agent remember a user across sessions, in a few seconds and offline.
 
     Stores, summarizes and embeds three conversations with an HR agent. Weeks later the user comes
-    back: you see what memory recalls, what the model gets to read, and what it answers with and
-    without it.
+    back: you see what the agent answers with and without memory, what memory recalls for it, and
+    what the model gets to read.
     """
     story = Story()
     if serve:
@@ -180,11 +180,11 @@ def demo(
         memory.flush()
         question = story["question"]
         recalled = scope.recall(question, limit=len(story.parts), leave_out_session=_NEW_SESSION)
-        view.recalled(recalled)
         context = scope.context(question, system=story["system"])
-        view.context(context)
         answers = _answers(story, context, model)
         view.answers(answers)
+        view.recalled(recalled)
+        view.context(context)
         stranger = memory.scope(tenant="default", agent=story["agent"], user=story["stranger"])
         theirs = stranger.recall(question)
         view.end(file, kept=keep is not None, served=serve, theirs=theirs)
@@ -388,17 +388,12 @@ class DemoView(Silent):
         self._screen.row(speaker(message.role, name), text=message.text)
 
     def recalled(self, snippets: Sequence[EpisodeSnippet]) -> None:
-        screen, story = self._screen, self._story
-        screen.rule(f"{_day(story.now)} · a new session")
-        screen.row(speaker(Role.USER, story["user_name"]), text=story["question"])
-        screen.gap()
-        screen.write(("What memory finds for this message, and why:", "bold"))
-        screen.gap()
-        show_snippets(screen, snippets, summaries=False, explain=True)
+        self._screen.rule("What memory found for this message, and why")
+        show_snippets(self._screen, snippets, summaries=False, explain=True)
 
     def context(self, context: MemoryContext) -> None:
         screen = self._screen
-        screen.rule("What the model gets to read")
+        screen.rule("What the model got to read")
         screen.panel(f"context block, {counted(context.block_tokens, 'token')}", context.text)
         rule = MemoryConfig().recall
         screen.write(
@@ -415,13 +410,15 @@ class DemoView(Silent):
             screen.row(*lead, text=_start_of(as_text(message["content"])), indent=2)
 
     def answers(self, answers: Answers) -> None:
-        screen, agent = self._screen, self._story["agent_name"]
-        screen.rule("The answer")
+        screen, story, agent = self._screen, self._story, self._story["agent_name"]
+        screen.rule(f"{_day(story.now)} · a new session")
+        screen.row(speaker(Role.USER, story["user_name"]), text=story["question"])
+        screen.gap()
         by = "written beforehand, no model was asked" if answers.model is None else answers.model
         screen.write((f"Without memory ({by}):", "dim"))
         screen.row(speaker(Role.ASSISTANT, agent), text=answers.without_memory)
         screen.gap()
-        screen.write((f"With the block above ({by}):", "bold"))
+        screen.write((f"With memory ({by}):", "bold"))
         screen.row(speaker(Role.ASSISTANT, agent), text=answers.with_memory)
 
     def end(
