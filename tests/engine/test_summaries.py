@@ -25,7 +25,7 @@ from tests.support.leave_dialogue import TALK
 from tests.support.pending_work import open_memory, waiting
 from tests.support.polling import wait_until
 
-EXTRACTIVE = "extractive-v2"
+EXTRACTIVE = "extractive-v3"
 
 
 class Held(FakeSummarizer):

@@ -23,6 +23,9 @@ class FactFinder:
     def summarize(self, turns: Sequence[Turn], *, timeout: float) -> Summary:
         return Summary(text="They talked.", facts=self.facts(turns))
 
+    def key_facts(self, turns: Sequence[Turn]) -> tuple[str, ...]:
+        return ()
+
     def facts(self, turns: Sequence[Turn], before: Turn | None = None) -> tuple[FoundFact, ...]:
         found = [
             FoundFact(

@@ -38,6 +38,16 @@ def summary_of(*messages, **options) -> Summary:
     return ExtractiveSummarizer(**options).summarize(turns_of(*messages), timeout=5)
 
 
+def facts_of(*messages) -> tuple[str, ...]:
+    """All key facts, as beside a summary by somebody else."""
+    return ExtractiveSummarizer().key_facts(turns_of(*messages))
+
+
+def lines_of(summary: Summary) -> list[str]:
+    """The summary and the key facts, in that order."""
+    return [summary.text, *summary.key_facts]
+
+
 def user(text, name=None):
     return {"role": "user", "content": text} | ({"name": name} if name else {})
 
@@ -51,10 +61,7 @@ def test_leave_days_example():
         user("How many leave days do I have left? Please be formal with me."),
         assistant("You have 12 days remaining."),
     )
-    assert made.text == (
-        "User — How many leave days do I have left? Please be formal with me. "
-        "Assistant — You have 12 days remaining."
-    )
+    assert made.text == "User — How many leave days do I have left?"
     assert made.key_facts == (
         "User — Please be formal with me.",
         "Assistant — You have 12 days remaining.",
@@ -62,7 +69,7 @@ def test_leave_days_example():
 
 
 def test_the_extractive_summarizer_names_itself():
-    assert ExtractiveSummarizer().name == "extractive-v2"
+    assert ExtractiveSummarizer().name == "extractive-v3"
 
 
 SUPPORT = (
@@ -87,7 +94,7 @@ def test_keeps_statements_in_order_and_leaves_politeness_out():
     made = summary_of(*SUPPORT)
     text = made.text
     kept = ["hasn't arrived", "Leipzig depot", "Lindenstraße 14b", "Petra Vogel", "March 7"]
-    assert all(words in f"{text} {made.key_facts}" for words in kept)
+    assert all(words in " ".join(lines_of(made)) for words in kept)
     places = [text.index(words) for words in kept if words in text]
     assert len(places) > 2
     assert places == sorted(places)
@@ -100,20 +107,47 @@ def test_what_was_said_is_not_changed():
         user("const List does not compile here. so eBay's iPad app runs on Dart 3.4"),
         assistant("use const <int>[] instead"),
     )
-    for text in (made.text, *made.key_facts):
-        assert "Const" not in text
-        assert "Use const" not in text
-    assert "const List does not compile here." in made.text
-    assert "eBay's iPad app runs on Dart 3.4" in made.text
+    told = "\n".join(lines_of(made))
+    assert "Const" not in told
+    assert "Use const" not in told
+    assert "const List does not compile here." in told
+    assert "eBay's iPad app runs on Dart 3.4" in told
 
 
 def test_a_summary_is_shorter_than_its_conversation():
     said = sum(len(message["content"]) for message in SUPPORT)
-    assert len(summary_of(*SUPPORT).text) < 0.7 * said
+    assert len(summary_of(*SUPPORT).text) <= 0.6 * said
+
+
+def test_a_short_conversation_is_summed_up_in_a_line():
+    made = summary_of(
+        user("My dog Rex is sick."),
+        assistant("What are his symptoms?"),
+        user("He vomits."),
+        assistant("Call your vet."),
+    )
+    assert lines_of(made) == [
+        "User — My dog Rex is sick. Assistant — Call your vet.",
+        "What are his symptoms? User — He vomits.",
+    ]
+
+
+def test_key_facts_do_not_repeat_the_summary():
+    for conversation in (SUPPORT, *map(messages_of, INTAKE.values())):
+        made = summary_of(*conversation)
+        told = " ".join(lines_of(made))
+        assert made.key_facts
+        for fact in made.key_facts:
+            assert told.count(fact.split(" — ")[-1]) == 1 or fact.endswith("No.")
+
+
+def test_a_reaction_is_not_part_of_a_summary():
+    made = summary_of(user("I play the cello in an orchestra."), assistant("Lovely!"))
+    assert lines_of(made) == ["User — I play the cello in an orchestra."]
 
 
 def test_key_facts_of_both_sides():
-    facts = summary_of(*SUPPORT).key_facts
+    facts = facts_of(*SUPPORT)
     assert "User — My name is Petra Vogel." in facts
     assert "User — The address is Lindenstraße 14b, 10969 Berlin." in facts
     assert (
@@ -138,8 +172,9 @@ def test_key_facts_of_both_sides():
     ],
 )
 def test_a_users_statement_is_a_key_fact(said):
-    facts = summary_of(user(said), assistant("Noted.")).key_facts
-    assert any(said[1:].rstrip(".。") in fact for fact in facts)
+    messages = user(said), assistant("Noted.")
+    assert any(said.rstrip(".。") in fact for fact in facts_of(*messages))
+    assert said.rstrip(".。") in " ".join(lines_of(summary_of(*messages)))
 
 
 @pytest.mark.parametrize(
@@ -154,17 +189,17 @@ def test_a_users_statement_is_a_key_fact(said):
     ],
 )
 def test_tasks_questions_and_small_talk_are_no_key_facts(said):
-    assert summary_of(user(said), assistant("Of course!")).key_facts == ()
+    assert facts_of(user(said), assistant("Of course!")) == ()
 
 
 def test_general_advice_is_no_key_fact():
     advice = "You can try a cool bedroom. Consider keeping a diary. It often helps to walk. Relax."
-    assert summary_of(user("How do I sleep better?"), assistant(advice)).key_facts == ()
+    assert facts_of(user("How do I sleep better?"), assistant(advice)) == ()
 
 
-def interview(*exchanges) -> Summary:
+def messages_of(exchanges) -> list[dict[str, str]]:
     """A dialogue in which the assistant asks and the user answers."""
-    return summary_of(*(m for asks, says in exchanges for m in (assistant(asks), user(says))))
+    return [m for asks, says in exchanges for m in (assistant(asks), user(says))]
 
 
 INTAKE = {
@@ -203,13 +238,13 @@ INTAKE = {
 
 @pytest.mark.parametrize("language", INTAKE)
 def test_short_answers_stand_after_their_questions(language):
-    made = interview(*INTAKE[language])
-    place = 0
+    messages = messages_of(INTAKE[language])
+    facts, told = facts_of(*messages), " ".join(lines_of(summary_of(*messages)))
     for asks, says in INTAKE[language]:
         question = asks.split("!", 1)[-1].split("！", 1)[-1].split(". ", 1)[-1].strip()
         question = question.removeprefix("And ")
-        place = made.text.index(f"Assistant — {question} User — {says}", place)
-        assert f"{question} User — {says}" in made.key_facts
+        assert f"{question} User — {says}" in facts
+        assert told.count(f"{question} User — {says}") == 1
 
 
 @pytest.mark.parametrize(
@@ -226,31 +261,31 @@ def test_short_answers_stand_after_their_questions(language):
     ],
 )
 def test_a_warning_keeps_its_negation_and_its_question(asks, says):
-    made = summary_of(user(asks), assistant(says))
+    messages = user(asks), assistant(says)
     said = says.replace("。请", "。 请")
-    assert made.text == f"User — {asks} Assistant — {said}"
-    assert made.key_facts == (f"{asks} Assistant — {said}",)
+    assert lines_of(summary_of(*messages)) == [f"User — {asks} Assistant — {said}"]
+    assert facts_of(*messages) == (f"{asks} Assistant — {said}",)
 
 
 def test_a_bare_reply_stands_after_what_it_follows():
-    made = interview(
+    exchanges = (
         ("Please send me your customer number.", "4711-22"),
         ("I can offer Tuesday at 10 or Thursday at 14.", "the second one"),
     )
-    assert made.text == (
-        "Assistant — Please send me your customer number. User — 4711-22. "
-        "Assistant — I can offer Tuesday at 10 or Thursday at 14. User — the second one."
-    )
+    assert lines_of(summary_of(*messages_of(exchanges))) == [
+        "Assistant — Please send me your customer number. User — 4711-22.",
+        "I can offer Tuesday at 10 or Thursday at 14. User — the second one.",
+    ]
 
 
 def test_a_question_without_its_mark_is_one():
-    made = summary_of(user("what's the code of the key safe"), assistant("4092"))
-    assert made.key_facts == ("what's the code of the key safe. Assistant — 4092.",)
+    facts = facts_of(user("what's the code of the key safe"), assistant("4092"))
+    assert facts == ("what's the code of the key safe. Assistant — 4092.",)
 
 
 def test_an_answer_that_stands_by_itself_needs_no_question():
-    made = interview(("Where do you live?", "I live in Lyon with my two sons."))
-    assert made.key_facts == ("User — I live in Lyon with my two sons.",)
+    messages = messages_of([("Where do you live?", "I live in Lyon with my two sons.")])
+    assert facts_of(*messages) == ("User — I live in Lyon with my two sons.",)
 
 
 @pytest.mark.parametrize(
@@ -264,11 +299,11 @@ def test_an_answer_that_stands_by_itself_needs_no_question():
     ],
 )
 def test_the_answer_to_a_courtesy_is_no_key_fact(asks, says):
-    assert interview((asks, says)).key_facts == ()
+    assert facts_of(*messages_of([(asks, says)])) == ()
 
 
 def test_two_questions_of_one_turn_stay_together():
-    made = interview(("How old are you? And do you smoke?", "52. No."))
+    made = summary_of(*messages_of([("How old are you? And do you smoke?", "52. No.")]))
     assert "Assistant — How old are you? do you smoke? User — 52. No." in made.text
 
 
@@ -303,12 +338,11 @@ def test_speakers_keep_their_names():
         assistant("I once had two greyhounds in Porto.", name="Rui"),
         user("We should walk along the Douro on Sunday.", name="Ana"),
     )
-    assert made.text == (
-        "Ana — I adopted a greyhound called Pixel yesterday. "
-        "Rui — I once had two greyhounds in Porto. "
-        "Ana — We should walk along the Douro on Sunday."
-    )
-    assert "Rui — I once had two greyhounds in Porto." in made.key_facts
+    assert lines_of(made) == [
+        "Ana — I adopted a greyhound called Pixel yesterday.",
+        "Rui — I once had two greyhounds in Porto.",
+        "Ana — We should walk along the Douro on Sunday.",
+    ]
 
 
 def test_says_the_same_thing_once():
@@ -318,8 +352,7 @@ def test_says_the_same_thing_once():
         user("As I said: I play the cello in an orchestra."),
         user("I play the cello in an orchestra."),
     )
-    assert made.text.count("cello") == 1
-    assert len(made.key_facts) == 1
+    assert " ".join(lines_of(made)).count("cello") == 1
 
 
 def test_long_answers_do_not_squeeze_the_user_out():
@@ -327,15 +360,16 @@ def test_long_answers_do_not_squeeze_the_user_out():
         f"Monument number {n} in district {n * 7} was restored by architect Name{n} in {1800 + n}."
         for n in range(200)
     )
-    made = summary_of(
+    messages = (
         user("Which monuments should I see in Prague?"),
         assistant(answer),
         user("My knee is bad, so I need places without stairs."),
         assistant(answer),
     )
+    made = summary_of(*messages)
     assert "Which monuments should I see in Prague?" in made.text
     assert "My knee is bad, so I need places without stairs." in made.text
-    assert "User — My knee is bad, so I need places without stairs." in made.key_facts
+    assert "User — My knee is bad, so I need places without stairs." in facts_of(*messages)
 
 
 def test_reads_the_beginning_and_the_end_of_a_very_long_turn():
@@ -364,11 +398,9 @@ def test_code_is_kept_where_there_is_nothing_else():
 
 
 def test_abbreviations_and_german_dates_do_not_end_a_sentence():
-    made = summary_of(
-        user("I see Dr. Weiss on 14 June. Mein Mann wird am 3. Mai 40 Jahre alt."), max_facts=8
-    )
-    assert "User — I see Dr. Weiss on 14 June." in made.key_facts
-    assert "User — Mein Mann wird am 3. Mai 40 Jahre alt." in made.key_facts
+    facts = facts_of(user("I see Dr. Weiss on 14 June. Mein Mann wird am 3. Mai 40 Jahre alt."))
+    assert "User — I see Dr. Weiss on 14 June." in facts
+    assert "User — Mein Mann wird am 3. Mai 40 Jahre alt." in facts
 
 
 def test_chinese():
@@ -376,13 +408,10 @@ def test_chinese():
         user("你好！我叫李明，住在上海。"),
         assistant("您好，李明！已为您预订周六晚上七点四人的座位，订单号为8842。"),
     )
-    assert made.text == (
-        "User — 我叫李明，住在上海。 Assistant — 已为您预订周六晚上七点四人的座位，订单号为8842。"
-    )
-    assert made.key_facts == (
+    assert lines_of(made) == [
         "User — 我叫李明，住在上海。",
         "Assistant — 已为您预订周六晚上七点四人的座位，订单号为8842。",
-    )
+    ]
 
 
 @pytest.mark.parametrize(
@@ -422,7 +451,10 @@ def test_tool_results_and_system_prompts_stay_out_of_a_conversation():
         },
         assistant("You have 12 days."),
     )
-    assert made.text == "User — How many leave days do I have? Assistant — You have 12 days."
+    assert lines_of(made) == [
+        "User — How many leave days do I have?",
+        "Assistant — You have 12 days.",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -459,7 +491,9 @@ def test_ten_thousand_turns():
     ]
     made = summary_of(*said)
     assert all(place in made.text for place in places)
-    assert 2 <= len(made.key_facts) <= 8
+    assert len(made.text) <= 1_200
+    assert made.key_facts == ()
+    assert 2 <= len(facts_of(*said)) <= 8
 
 
 ANY_TEXT = st.one_of(

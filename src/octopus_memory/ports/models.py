@@ -57,6 +57,9 @@ class Summarizer(Protocol):
 class FactSummarizer(Summarizer, Protocol):
     """A summarizer that also finds the standing facts of single turns, without a model."""
 
+    def key_facts(self, turns: Sequence[Turn]) -> Sequence[str]:
+        """The key facts of an episode whose summary is somebody else's."""
+
     def facts(self, turns: Sequence[Turn], before: Turn | None = None) -> Sequence[FoundFact]:
         """The facts that the user states in `turns`, in their order; `before` is the turn before
         them.

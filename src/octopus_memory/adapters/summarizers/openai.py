@@ -157,8 +157,7 @@ class OpenAISummarizer:
                 checked = Grounding(turns, self._instructions).check(made)
                 if _FORMS[place] is _TEXT and not checked.key_facts:
                     # A text names no key facts.
-                    found = self._extractive.summarize(turns, timeout=timeout)
-                    checked = replace(checked, key_facts=found.key_facts)
+                    checked = replace(checked, key_facts=self._extractive.key_facts(turns))
             except _Unsupported as error:
                 unsupported.append(error)
                 wrong = error

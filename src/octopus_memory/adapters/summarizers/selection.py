@@ -27,17 +27,17 @@ from .sentences import (
 from .tool_facts import tool_facts
 
 _FACT_CHARS = 160
-# The share of a conversation that its summary may repeat, unless it is but a few sentences.
-_SHARE = 0.6
-_FEW_CHARS = 250
+# A summary grows until it is the first share of the conversation, and never beyond the second, but
+# it has at least one sentence.
+_SHARE, _MOST = 0.4, 0.6
 _ASKED_CHARS = 120
 _CANDIDATES = 2_000
 # Maximum share of key facts that are tool results.
 _TOOLS = 0.25
-# A term counts less each time it is repeated; terms of key facts count as partly said already.
+# A term counts less each time it is repeated.
 _REPEAT = 0.15
-_SAID_IN_FACT = 0.3
-_STRONG = 2.0
+# What makes a statement a key fact, and the share of its terms that must be new.
+_STRONG, _NEWS = 1.0, 0.3
 # As ints, because comparing `IntFlag` members takes longer than the rest of the scoring.
 _NUMBER, _TIME = int(Flag.NUMBER), int(Flag.TIME)
 
@@ -59,7 +59,10 @@ class _Candidate(NamedTuple):
 
 
 def select(turns: Sequence[Turn], *, max_chars: int, max_facts: int) -> Summary:
-    """Summary and key facts, made of the turns' own sentences."""
+    """Summary and key facts, made of the turns' own sentences, each of which is used once.
+
+    Without characters for a summary, all is left to the key facts.
+    """
     spoken = [turn for turn in turns if turn.role in (Role.USER, Role.ASSISTANT)]
     analyzed = words_of(language_of(spoken))
     sentences = read_sentences(spoken, analyzed)
@@ -67,9 +70,11 @@ def select(turns: Sequence[Turn], *, max_chars: int, max_facts: int) -> Summary:
     candidates = _candidates(sentences, weights)
     # The summary of an episode with only tool calls shows their results.
     results = tool_facts(turns, round(max_facts * _TOOLS)) if candidates else {}
-    facts = _pick_facts(candidates, weights, max_facts - len(results))
-    share = max(int(_SHARE * _rendered_length(sentences, {})), _FEW_CHARS)
-    chosen = _pick_summary(candidates, facts, weights, min(share, max_chars))
+    chosen = _pick_summary(candidates, weights, _rendered_length(sentences, {}), max_chars)
+    told = {sentence.order for sentence in chosen}
+    rest = [candidate for candidate in candidates if candidate.sentence.order not in told]
+    said = {term for sentence in chosen for term in sentence.terms}
+    facts = _pick_facts(rest, weights, said, max_facts - len(results))
     key_facts = [(fact.sentence.ordinal, _render_fact(fact)) for fact in facts]
     key_facts += results.items()
     return Summary(
@@ -96,11 +101,16 @@ def _term_weights(sentences: Sequence[Sentence], analyzed: Words) -> dict[str, f
 
 def _candidates(sentences: Sequence[Sentence], weights: Mapping[str, float]) -> list[_Candidate]:
     """Informative sentences in order; if there are many, those with the most terms."""
-    # A question with a short answer is shown with it or not at all.
-    answered = {asked.order for sentence in sentences for asked in sentence.asked}
+    # A question with a short answer, or an offer with the user's, is shown with it or not at all.
+    answered = {
+        asked.order
+        for sentence in sentences
+        for asked in sentence.asked
+        if asked.is_question or sentence.to_assistant
+    }
     informed = []
     for sentence in sentences:
-        if sentence.order in answered and sentence.is_question:
+        if sentence.order in answered:
             continue
         parts = (*sentence.asked, sentence)
         terms = tuple(dict.fromkeys(term for part in parts for term in part.terms))
@@ -170,9 +180,12 @@ def _answer_strength(sentence: Sentence) -> float:
 
 
 def _pick_facts(
-    candidates: Sequence[_Candidate], weights: Mapping[str, float], limit: int
+    candidates: Sequence[_Candidate],
+    weights: Mapping[str, float],
+    covered: set[str],
+    limit: int,
 ) -> list[_Candidate]:
-    covered: set[str] = set()
+    """Statements that tell more than the terms that the summary has `covered`."""
 
     def value(candidate: _Candidate) -> float:
         news = sum(weights[term] for term in candidate.terms if term not in covered)
@@ -185,7 +198,7 @@ def _pick_facts(
     while pool and len(picked) < limit:
         pool.sort(key=value)
         best = pool.pop()
-        if sum(term not in covered for term in best.terms) >= 0.4 * len(best.terms):
+        if sum(term not in covered for term in best.terms) >= _NEWS * len(best.terms):
             picked.append(best)
             covered.update(best.terms)
     return sorted(picked, key=lambda candidate: candidate.sentence.order)
@@ -199,17 +212,23 @@ def _next_best(stated: Sequence[_Candidate]) -> list[_Candidate]:
 
 def _pick_summary(
     candidates: Sequence[_Candidate],
-    facts: Iterable[_Candidate],
     weights: Mapping[str, float],
-    budget: int,
+    whole: int,
+    max_chars: int,
 ) -> list[Sentence]:
-    """Sentences for the summary: the topic, then those with the most new terms per length."""
-    said = {term: _SAID_IN_FACT for fact in facts for term in fact.terms}
+    """Sentences for the summary: the topic, then those with the most new terms per length.
+
+    The first may take all of `max_chars`, together they take a share of the `whole` conversation.
+    """
+    said: Counter[str] = Counter()
     chosen: dict[int, Sentence] = {}
     lengths: dict[int, int] = {}
+    enough, most = min(int(_SHARE * whole), max_chars), min(int(_MOST * whole), max_chars)
     # A lower bound of the rendered length, without speakers' names and spaces.
-    room = budget
-    shortest = min((c.length for c in candidates), default=0)
+    used = 0
+
+    def budget() -> int:
+        return most if chosen else max_chars
 
     def value(candidate: _Candidate) -> float:
         terms = candidate.terms
@@ -217,30 +236,29 @@ def _pick_summary(
         return news * candidate.worth / math.pow(candidate.length + 20, 0.7)
 
     def take(candidate: _Candidate) -> None:
-        nonlocal room
+        nonlocal used
         new = {part.order: part for part in candidate.parts if part.order not in chosen}
         size = sum(len(_own_words(part.text)) for part in new.values())
-        if size > room:
+        if size > budget() - used:
             return
-        fresh = sum(said.get(term, 0.0) < 1 for term in candidate.terms)
-        if fresh < 0.3 * len(candidate.terms):
+        if sum(term not in said for term in candidate.terms) < 0.3 * len(candidate.terms):
             return
         longer = chosen | new
-        if _rendered_length(_in_order(longer), lengths) <= budget:
+        if _rendered_length(_in_order(longer), lengths) <= budget():
             chosen.update(new)
-            room -= size
-            said.update({term: said.get(term, 0.0) + 1 for term in candidate.terms})
+            used += size
+            said.update(candidate.terms)
 
     topic = _topic(candidates)
     if topic:
         take(topic)
     heap = [(-value(c), c.sentence.order, c) for c in candidates if c is not topic]
     heapify(heap)
-    while heap and shortest <= room:
+    while heap and used < enough:
         # Values only fall: the candidate that stays on top after an update is the best.
         _, order, candidate = heap[0]
         if (
-            candidate.length > room
+            candidate.length > budget() - used
             and not candidate.sentence.asked
             and SAYS not in candidate.sentence.text
         ):

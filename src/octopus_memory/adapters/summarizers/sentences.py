@@ -257,7 +257,8 @@ def _needed(text: str, heard: Sequence[Sentence], texts: Sequence[str]) -> tuple
     if questions := _trailing_questions(heard):
         return questions
     last = heard[-1]
-    is_bare = len(texts) == 1 and len(text) <= _BARE_CHARS and not cues.FILLER.search(text.lower())
+    is_idle = text.endswith("!") or cues.FILLER.search(text.lower())
+    is_bare = len(texts) == 1 and len(text) <= _BARE_CHARS and not is_idle
     return (last,) if is_bare and len(last.text) <= _ANSWER_CHARS else ()
 
 

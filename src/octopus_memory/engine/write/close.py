@@ -294,7 +294,9 @@ def _summary(
     """Make the summary before redaction; None if there is nothing to summarize."""
     improve = False
     if given is not None:
-        made, by = _given(runtime, turns, given, key_facts), BY_CALLER
+        if key_facts is None:
+            key_facts = runtime.extractive.key_facts(turns)
+        made, by = Summary(text=given, key_facts=tuple(key_facts)), BY_CALLER
     elif not turns:
         if key_facts is None:
             return None
@@ -304,17 +306,6 @@ def _summary(
         if key_facts is not None:
             made, improve = replace(made, key_facts=tuple(key_facts)), False
     return new_summary(runtime, scope, made, by, improve=improve, turns=turns)
-
-
-def _given(
-    runtime: Runtime, turns: Sequence[Turn], text: str, key_facts: Sequence[str] | None
-) -> Summary:
-    """Make a summary of the caller's text, with key facts of the turns unless given."""
-    if not turns:
-        return Summary(text=text, key_facts=tuple(key_facts or ()))
-    made = limited(runtime.extractive.summarize(turns, timeout=runtime.timeouts.at_close))
-    kept = made.key_facts if key_facts is None else tuple(key_facts)
-    return replace(made, text=text, key_facts=kept)
 
 
 def _made_summary(
@@ -379,10 +370,12 @@ def embedded_summary(episode: Episode) -> str:
     """Return the text to embed for an episode's summary.
 
     Key facts that do not repeat the turns come first, because an embedder may read only a few
-    hundred words.
+    hundred words. Of an extract, the summary is worth more.
     """
-    facts = () if is_extractive(episode.summarized_by) else episode.key_facts
-    return "\n".join((*facts, episode.summary or ""))
+    summary = episode.summary or ""
+    if is_extractive(episode.summarized_by):
+        return "\n".join((summary, *episode.key_facts))
+    return "\n".join((*episode.key_facts, summary))
 
 
 def ensure_summary(runtime: Runtime, episode: Episode) -> None:
