@@ -83,11 +83,11 @@ if TYPE_CHECKING:
     from .domain.audit import AuditCheck, AuditEntry
     from .domain.block.passages import LeftOut, LeftOutReason, Passage
     from .domain.context import MemoryContext
-    from .domain.erasure import EraseReceipt
+    from .domain.erasure import EraseProgress, EraseReceipt
     from .domain.facts import Fact, FactKind, FactOrigin
     from .domain.forget import ForgetItem, ForgetPreview, ForgetReceipt
     from .domain.ledger import EpisodeUse, EpisodeUses, Injected, InjectedKind, Injection
-    from .domain.overview import ScopeOverview, ScopeSearch, TenantOverview
+    from .domain.overview import ScopeOverview, ScopeSearch, TenantOverview, TurnSearch
     from .domain.page import Page
     from .domain.replay import EpisodeReplay, SessionReplay
     from .domain.retention import AgentRetention, Hold, RetentionCounts, RetentionReport
@@ -140,6 +140,7 @@ __all__ = [
     "EpisodicMemory",
     "EpisodicRecallConfig",
     "EpisodicRetentionPolicy",
+    "EraseProgress",
     "EraseReceipt",
     "Fact",
     "FactKind",
@@ -218,6 +219,7 @@ __all__ = [
     "ToolResultWithoutCall",
     "Turn",
     "TurnHit",
+    "TurnSearch",
     "wrap",
 ]
 
@@ -231,11 +233,11 @@ _LATER = {
     ),
     "domain.audit": ("AuditCheck", "AuditEntry"),
     "domain.context": ("MemoryContext",),
-    "domain.erasure": ("EraseReceipt",),
+    "domain.erasure": ("EraseProgress", "EraseReceipt"),
     "domain.facts": ("Fact", "FactKind", "FactOrigin"),
     "domain.forget": ("ForgetItem", "ForgetPreview", "ForgetReceipt"),
     "domain.ledger": ("EpisodeUse", "EpisodeUses", "Injected", "InjectedKind", "Injection"),
-    "domain.overview": ("ScopeOverview", "ScopeSearch", "TenantOverview"),
+    "domain.overview": ("ScopeOverview", "ScopeSearch", "TenantOverview", "TurnSearch"),
     "domain.page": ("Page",),
     "domain.block.passages": ("LeftOut", "LeftOutReason", "Passage"),
     "domain.transfer.export_format": ("ImportReport",),

@@ -104,7 +104,7 @@ def _load(name: str) -> Loaded:  # noqa: PLR0912, PLR0915 - one case for each mo
         case "inspect":
             from .faces.inspector import command as module
         case "serve":
-            from .faces.inspector.mounting import inspector_routes
+            from .faces.inspector.command import inspector_routes
             from .faces.mcp.mounting import answer_mcp
             from .faces.rest import command as module
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -27,6 +28,7 @@ from .ports.store import EpisodeStore
 
 if TYPE_CHECKING:
     from .adapters.stores.sql.move import MoveReport
+    from .ports.admin import StoreState, StoreStats
     from .remote import RemoteMemory
     from .settings import Settings
 
@@ -289,6 +291,35 @@ def open_store(settings: Settings, clock: Clock | None = None) -> EpisodeStore:
     known = ("sqlite", "postgresql", "sqlserver")
     store: EpisodeStore = _installed("stores", scheme, "database_url", known)(settings)
     return store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseReport:
+    """What a database says of itself, before a memory is opened on it."""
+
+    stats: StoreStats
+    state: StoreState
+    read_only: bool
+    row_security_gap: str | None
+    """Why row-level security does not apply to the role; None if it does, or there is none."""
+
+
+def report_database(settings: Settings) -> DatabaseReport:
+    """Open a database, write to it without changing anything, and return what it says.
+
+    :raises StoreError: when it cannot be opened or written
+    """
+    with closing(open_store(settings)) as store:
+        if not store.read_only:
+            # No key is that old.
+            store.prune_idempotency_keys(before=datetime(1970, 1, 1, tzinfo=UTC))
+        ask = getattr(store, "why_not_held_by_security", None)
+        return DatabaseReport(
+            stats=store.stats(),
+            state=store.state(),
+            read_only=store.read_only,
+            row_security_gap=None if ask is None else ask(),
+        )
 
 
 def sqlserver_driver_check(settings: Settings) -> str | None:

@@ -34,8 +34,8 @@ TWINS = [
 ]
 INSIDE = {
     *("runtime", "attend", "wake", "wake_for_others"),
-    *("api_keys", "mirror", "counters", "now", "check_for_removals"),
-    *("rates", "worker_state"),
+    *("api_keys", "mirror", "counts", "now", "check_for_removals"),
+    *("inspection", "embedding_model", "worker_state"),
 }
 """What the engine's own classes and the faces use, and the operator's services."""
 AT_ONCE = {"scope", "tenant", "episode", "connect", "export_user"}

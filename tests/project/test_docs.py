@@ -141,8 +141,9 @@ def test_every_public_call_is_documented(kind: str):
     inside = {
         "parts",
         "runtime",
-        "counters",
-        "rates",
+        "counts",
+        "embedding_model",
+        "inspection",
         "worker_state",
         "now",
         "check_for_removals",

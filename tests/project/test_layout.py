@@ -106,3 +106,15 @@ def test_no_test_file_imports_another():
     files = [file for file in TESTS.rglob("*.py") if file.name.startswith(("test_", "conftest"))]
     assert files
     assert [str(file) for file in files if imported.search(file.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize("face", ["cli", "inspector", "mcp", "rest"])
+def test_a_face_asks_the_public_calls(face: str):
+    """What imports cannot tell: a face reaches neither the store nor an adapter of a memory."""
+    found = [
+        f"{path.name}: {line.strip()}"
+        for path in (ROOT / "src/octopus_memory/faces" / face).rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"\.runtime\b|\bopen_store\b|\._runtime\b", line)
+    ]
+    assert not found

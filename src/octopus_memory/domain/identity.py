@@ -119,6 +119,14 @@ class ApiKey:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewKey:
+    """A key and its token, which is not stored and cannot be shown again."""
+
+    key: ApiKey
+    token: str
+
+
 def new_key_id() -> str:
     return secrets.token_hex(8)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from .episode import Scope
+from .episode import Scope, TurnHit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,3 +38,14 @@ class ScopeSearch:
     found: tuple[ScopeOverview, ...]
     reached: Scope | None
     """Scope to continue after; None if the search read the whole tenant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSearch:
+    """Turns that a search across users found, the most relevant first."""
+
+    found: tuple[tuple[Scope, TurnHit], ...]
+    searched: int
+    """Number of users with an agent each that were searched."""
+    reached: Scope | None
+    """Scope to continue after; None if the search reached the tenant's last."""

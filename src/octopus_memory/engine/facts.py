@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -154,12 +154,6 @@ def listed(
     else:
         facts = current(stored, as_of=as_of, now=now)
     return facts if wanted is None else [fact for fact in facts if fact.kind in wanted]
-
-
-def sessions_of(runtime: Runtime, scope: Scope, found: Iterable[Fact]) -> dict[UUID, str]:
-    """Return the sessions that facts come from, by episode."""
-    ids = sorted({fact.episode_id for fact in found if fact.episode_id is not None})
-    return {id_: episode.session_id for id_, episode in runtime.store.episodes(scope, ids).items()}
 
 
 @retry_on_settings_change

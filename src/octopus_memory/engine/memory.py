@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ..domain.retention import RetentionReport
     from ..ports.admin import StoreState, StoreStats
     from ..ports.recall_rows import Backlog, WorkKind
-    from .core.counters import WorkCounters
-    from .core.rates import Rates
+    from .core.counts import Counts
+    from .inspection import Inspection
     from .privacy.api_keys import ApiKeys
     from .retention.job import Progress
     from .tenant import MemoryTenant
@@ -254,14 +254,20 @@ class Memory:
         return MemoryMirror(self.runtime)
 
     @property
-    def counters(self) -> WorkCounters:
-        """Counters of the work that this process has done."""
-        return self.runtime.counters
+    def counts(self) -> Counts:
+        """Calls by the minute and finished work, of all processes of a service."""
+        return self.runtime.counts
 
     @property
-    def rates(self) -> Rates:
-        """Messages, recalls and errors of this process by the minute, over the last hour."""
-        return self.runtime.rates
+    def embedding_model(self) -> str:
+        """Name of the model that this memory embeds with."""
+        return self.runtime.embedder.model
+
+    def inspection(self, scope: MemoryScope) -> Inspection:
+        """Return what a person who looks at a user's memory needs beyond an agent's calls."""
+        from .inspection import Inspection
+
+        return Inspection(self.runtime, scope)
 
     def database_state(self) -> StoreState:
         """Return what the database says of itself: model, mirror, removals and rewritten files."""

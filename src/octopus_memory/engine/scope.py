@@ -31,7 +31,7 @@ from ..domain.message import Json, MessageLike, Role
 from ..domain.search.filters import filters_of
 from ..episode_block import EpisodeInHand
 from ..ports.values import EpisodeQuery
-from .core.rates import Rate, counted
+from .core.counts import Rate, counted
 from .core.runtime import Runtime
 from .facts import FactCalls
 from .forget import ForgetCalls
@@ -66,7 +66,7 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
         return self._memory.runtime
 
     def _count(self, rate: Rate, number: int) -> None:
-        self._runtime.rates.count(self.scope.tenant, rate, number)
+        self._runtime.counts.count(self.scope.tenant, rate, number)
 
     def _reading(self, action: str) -> AbstractContextManager[Runtime]:
         self._memory.attend()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ..domain.audit import AuditCheck, AuditEntry, AuditHead
 from ..domain.checks import check_limit, episode_id_of
-from ..domain.episode import Episode, Scope, check_name
-from ..domain.erasure import EraseReceipt, Subject
+from ..domain.episode import Episode, Scope, TurnHit, check_name
+from ..domain.erasure import EraseProgress, EraseReceipt, Subject
 from ..domain.facts import FactKind
 from ..domain.ids import as_id
+from ..domain.overview import TurnSearch
 from ..domain.page import Page
-from ..domain.retention import Hold
+from ..domain.policy import EpisodicRetentionPolicy
+from ..domain.retention import Hold, RetentionCounts
 from ..domain.sharing import FactSharing
 from ..domain.transfer.export_format import LONGEST_PART, ImportReport
 from ..ports.values import EpisodeQuery, TenantScopes
@@ -22,7 +25,7 @@ from .core import audit
 from .core.runtime import Runtime
 from .privacy import erasure, scrub
 from .privacy.scrub import Progress, ScrubReport
-from .retention import holds
+from .retention import holds, preview
 from .scope import MemoryScope
 from .transfer import export, importer
 
@@ -138,6 +141,52 @@ class MemoryTenant:
                 self.tenant, contains=text, agents=agents, user=user, after=after, limit=limit
             )
 
+    def search(
+        self,
+        words: str,
+        *,
+        agents: Collection[str] | None = None,
+        user: str | None = None,
+        after: Scope | None = None,
+        limit: int = 25,
+        turns: int = 3,
+        min_score: float | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        actor: str = "library",
+    ) -> TurnSearch:
+        """Find what was said, by words and meaning, across users; the audit log records it.
+
+        A call searches `limit` users with an agent each, and finds up to `turns` of each of them,
+        of the relevance that the agent's settings ask for, or of `min_score`. Pass `reached` as
+        `after` to continue.
+        """
+        check_limit(turns, "turns")
+        people = self.people(
+            agents=agents, user=user, after=after, limit=check_limit(limit) + 1, actor=actor
+        )
+        scopes = [each.scope for each in people[:limit]]
+        found: list[tuple[Scope, TurnHit]] = []
+        for each in scopes:
+            least = min_score
+            if least is None:
+                # Most of them said nothing about it, and a search always has a best turn.
+                least = self._runtime.config(each.tenant, each.agent).recall.min_recall_score
+            hits = MemoryScope(self._memory, each, actor=actor).recall_turns(
+                words, limit=turns, min_score=least, since=since, until=until
+            )
+            found += [(each, hit) for hit in hits]
+        # Whatever `audit_reads` says, because it may be about people whom nobody asked for.
+        audit.record(
+            self._runtime, "search", tenant=self.tenant, actor=actor, user=user, users=len(scopes)
+        )
+        found.sort(key=lambda each: -(each[1].score or 0.0))
+        return TurnSearch(
+            found=tuple(found),
+            searched=len(scopes),
+            reached=scopes[-1] if len(people) > limit else None,
+        )
+
     def hold(
         self,
         *,
@@ -154,6 +203,10 @@ class MemoryTenant:
         return holds.place(
             self._runtime, self.tenant, user=user, episode_id=key, reason=reason, actor=actor
         )
+
+    def preview_retention(self, agent: str, policy: EpisodicRetentionPolicy) -> RetentionCounts:
+        """Count what the next run would do to an agent's ended episodes under a policy."""
+        return preview.preview(self._runtime, self.tenant, check_name("agent", agent), policy)
 
     def holds(self) -> list[Hold]:
         """Return the holds in force, oldest first."""
@@ -181,12 +234,40 @@ class MemoryTenant:
 
         :raises LegalHold: when the user or an episode is under a hold; nothing is removed
         """
-        subject = Subject(
+        subject = self._subject(user, agent)
+        return erasure.erase(self._runtime, subject, actor=actor, physical=physical)
+
+    def _subject(self, user: str, agent: str | None) -> Subject:
+        return Subject(
             tenant=self.tenant,
             user=check_name("user", user),
             agent=None if agent is None else check_name("agent", agent),
         )
-        return erasure.erase(self._runtime, subject, actor=actor, physical=physical)
+
+    def begin_erasing(
+        self, user: str, *, agent: str | None = None, actor: str = "library"
+    ) -> EraseProgress:
+        """Remove the rows as `erase_user` does, and leave the rest to `finish_erasing` or a worker.
+
+        :raises LegalHold: when the user or an episode is under a hold; nothing is removed
+        """
+        subject = self._subject(user, agent)
+        begun = erasure.begin(self._runtime, subject, actor=actor)
+        return erasure.progress(self._runtime, self.tenant, begun.id)
+
+    def finish_erasing(self, erasure_id: EraseReceipt | UUID | str) -> EraseReceipt:
+        """Do the later steps of an erasure: a remote index, the files, the verification.
+
+        :raises NotFound: when this tenant has none of that id
+        """
+        return erasure.complete(self._runtime, self.erasing(erasure_id).erasure)
+
+    def erasing(self, erasure_id: EraseReceipt | UUID | str) -> EraseProgress:
+        """Return the steps of an erasure that are done and pending.
+
+        :raises NotFound: when this tenant has none of that id
+        """
+        return erasure.progress(self._runtime, self.tenant, erasure_id)
 
     def erasable(self, user: str, *, agent: str | None = None) -> int:
         """Count the episodes that `erase_user` would remove; deleted ones are not counted."""

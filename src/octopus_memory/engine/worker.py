@@ -219,9 +219,9 @@ class BackgroundWorker:
 
     def _feed(self, *, look: bool) -> None:
         fed = mirror.feed(self._runtime, self._worker_id, look=look, stop=self._stop.is_set)
-        counters = self._runtime.counters
-        counters.count(WorkKind.INDEX, done=fed.given, failed=int(fed.failed))
-        counters.count(WorkKind.UNINDEX, done=fed.removed)
+        counts = self._runtime.counts
+        counts.count_work(WorkKind.INDEX, done=fed.given, failed=int(fed.failed))
+        counts.count_work(WorkKind.UNINDEX, done=fed.removed)
 
     def _between_batches(self, _: RetentionReport) -> None:
         self._embed_meanwhile()

@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 
 from octopus_memory.faces.inspector import access
 from octopus_memory.faces.inspector.access import COOKIE
-from octopus_memory.faces.inspector.mounting import inspector_routes
+from octopus_memory.faces.inspector.command import inspector_routes
 from octopus_memory.faces.rest.app import make_app
 from octopus_memory.faces.rest.identity import IssuerUnavailable
 from octopus_memory.faces.rest.tokens import IssuerKeys

@@ -17,7 +17,7 @@ from octopus_memory import EpisodicMemory
 pytest.importorskip("jinja2", reason="the extra server is not installed")
 from starlette.testclient import TestClient
 
-from octopus_memory.faces.inspector.mounting import inspector_routes
+from octopus_memory.faces.inspector.command import inspector_routes
 from octopus_memory.faces.rest.app import make_app
 from octopus_memory.settings import ServerSettings
 from tests.support import rest_server
@@ -44,6 +44,18 @@ def test_the_service_shows_it_to_whoever_signs_in(filled: EpisodicMemory):
         # The cookie is for pages alone: the routes want the key itself.
         assert pages.get("/api/octopus/episodes").status_code == 401
         assert pages.get("/healthz").status_code == 200
+
+
+def test_guesses_at_the_pages_and_at_the_routes_count_together(filled: EpisodicMemory):
+    with client(filled, development=False) as pages:
+
+        def guess(way: int) -> int:
+            if way % 2:
+                return pages.post("/sign-in", data={"key": f"oct_x_{way}"}).status_code
+            wrong = {"Authorization": f"Bearer oct_x_{way}"}
+            return pages.get("/api/octopus/episodes", headers=wrong).status_code
+
+        assert [guess(way) for way in range(22)] == [401] * 20 + [429] * 2
 
 
 def test_development_mode_answers_this_machine_alone(filled: EpisodicMemory):

@@ -33,12 +33,11 @@ from ...ports.models import (
 from ...ports.privacy import Schedule
 from ...ports.store import EpisodeStore
 from ...ports.values import Placeholder
-from .counters import WorkCounters
+from .counts import Counts
 from .ledger import LedgerQueue
 from .lexicon import Lexicon
 from .open_episodes import OpenEpisodeCache
 from .pii_guard import Guard, NamesHeard
-from .rates import Rates
 
 if TYPE_CHECKING:
     from .topic_shift import TopicWatch
@@ -87,8 +86,7 @@ class Runtime:
     compact_after_retention: bool = True
     make_redactor: Callable[[], Redactor] | None = None
     """Called when an agent first needs personal data found, because loading patterns is slow."""
-    counters: WorkCounters = field(default_factory=WorkCounters)
-    rates: Rates = field(default_factory=Rates)
+    counts: Counts = field(default_factory=Counts)
 
     def __post_init__(self) -> None:
         self._hasher = lru_cache(maxsize=4096)(lambda scope: TermHasher(self.store.salt, scope))

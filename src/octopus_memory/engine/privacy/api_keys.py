@@ -12,7 +12,7 @@ from hashlib import sha256
 from ...domain import identity
 from ...domain.audit import AuditDraft
 from ...domain.errors import InvalidInput
-from ...domain.identity import AccessRole, ApiKey, Principal
+from ...domain.identity import AccessRole, ApiKey, NewKey, Principal
 from ...ports.admin import ApiKeys as StoredKeys
 from ...ports.models import Clock
 from ..core import audit
@@ -23,14 +23,6 @@ _KNOWN_SECONDS = 2.0
 _NOTED_SECONDS = 60.0
 """Seconds between two writes of a key's last use."""
 _MOST_KNOWN = 10_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewKey:
-    """A key and its token, which is not stored and cannot be shown again."""
-
-    key: ApiKey
-    token: str
 
 
 class ApiKeys:
@@ -51,24 +43,51 @@ class ApiKeys:
         actor: str = "library",
     ) -> NewKey:
         """Create a key and return it with its token, which is not stored."""
-        return make_key(
-            self._runtime,
+        runtime = self._runtime
+        if expires_at is not None and expires_at <= runtime.clock.now():
+            raise InvalidInput("expires_at", "must be in the future")
+        secret = identity.new_secret()
+        key = ApiKey(
+            id=identity.new_key_id(),
             tenant=tenant,
-            role=role,
+            role=_role(role),
             name=name,
-            agents=agents,
+            agents=None if agents is None else tuple(agents),
             user=user,
+            created_at=runtime.clock.now(),
             expires_at=expires_at,
-            actor=actor,
         )
+        entry = _entry(runtime, key, "make_key", actor)
+        runtime.store.put_key(key, identity.secret_hash(secret), entry=entry)
+        return NewKey(key=key, token=identity.as_token(key.id, secret))
 
     def rotate(self, key_id: str, *, grace: timedelta, actor: str = "library") -> NewKey:
         """Create a key with the same rights; the old one expires after `grace`."""
-        return rotate_key(self._runtime, key_id, grace=grace, actor=actor)
+        old, now = _known(self._runtime, key_id), self._runtime.clock.now()
+        if not old.is_valid(now):
+            raise InvalidInput("key", f"{key_id} must not be expired or revoked: create a new one")
+        try:
+            ends_at = now + grace
+        except OverflowError as error:
+            raise InvalidInput("grace", "is too large") from error
+        made = self.create(
+            tenant=old.tenant,
+            role=old.role,
+            name=old.name,
+            agents=old.agents,
+            user=old.user,
+            expires_at=old.expires_at,
+            actor=actor,
+        )
+        entry = _entry(self._runtime, old, "rotate_key", actor)
+        self._runtime.store.update_key(key_id, expires_at=ends_at, entry=entry)
+        return made
 
     def revoke(self, key_id: str, *, actor: str = "library") -> None:
         """End a key. Services that have cached it refuse it within seconds."""
-        revoke_key(self._runtime, key_id, actor=actor)
+        key, now = _known(self._runtime, key_id), self._runtime.clock.now()
+        entry = _entry(self._runtime, key, "revoke_key", actor)
+        self._runtime.store.update_key(key_id, revoked_at=now, expires_at=now, entry=entry)
 
     def list(self, tenant: str | None = None) -> list[ApiKey]:
         """Return the keys of one tenant, or of all, without their tokens."""
@@ -99,66 +118,6 @@ class ApiKeys:
     def ring(self) -> KeyRing:
         """Make the cache by which a service authenticates tokens."""
         return KeyRing(self._runtime.store, self._runtime.clock)
-
-
-def make_key(
-    runtime: Runtime,
-    *,
-    tenant: str,
-    role: AccessRole | str,
-    name: str,
-    agents: Sequence[str] | None = None,
-    user: str | None = None,
-    expires_at: datetime | None = None,
-    actor: str,
-) -> NewKey:
-    if expires_at is not None and expires_at <= runtime.clock.now():
-        raise InvalidInput("expires_at", "must be in the future")
-    secret = identity.new_secret()
-    key = ApiKey(
-        id=identity.new_key_id(),
-        tenant=tenant,
-        role=_role(role),
-        name=name,
-        agents=None if agents is None else tuple(agents),
-        user=user,
-        created_at=runtime.clock.now(),
-        expires_at=expires_at,
-    )
-    entry = _entry(runtime, key, "make_key", actor)
-    runtime.store.put_key(key, identity.secret_hash(secret), entry=entry)
-    return NewKey(key=key, token=identity.as_token(key.id, secret))
-
-
-def rotate_key(runtime: Runtime, key_id: str, *, grace: timedelta, actor: str) -> NewKey:
-    """Create a key with the same rights; the old one expires after the grace period."""
-    old = _known(runtime, key_id)
-    now = runtime.clock.now()
-    if not old.is_valid(now):
-        raise InvalidInput("key", f"{key_id} must not be expired or revoked: create a new one")
-    try:
-        ends_at = now + grace
-    except OverflowError as error:
-        raise InvalidInput("grace", "is too large") from error
-    made = make_key(
-        runtime,
-        tenant=old.tenant,
-        role=old.role,
-        name=old.name,
-        agents=old.agents,
-        user=old.user,
-        expires_at=old.expires_at,
-        actor=actor,
-    )
-    entry = _entry(runtime, old, "rotate_key", actor)
-    runtime.store.update_key(key_id, expires_at=ends_at, entry=entry)
-    return made
-
-
-def revoke_key(runtime: Runtime, key_id: str, *, actor: str) -> None:
-    key, now = _known(runtime, key_id), runtime.clock.now()
-    entry = _entry(runtime, key, "revoke_key", actor)
-    runtime.store.update_key(key_id, revoked_at=now, expires_at=now, entry=entry)
 
 
 def _known(runtime: Runtime, key_id: str) -> ApiKey:

@@ -135,12 +135,16 @@ def receipt(runtime: Runtime, tenant: str, given: EraseReceipt | UUID | str) -> 
 
     :raises NotFound: when the tenant has no such receipt
     """
+    return _receipt_of(_known(runtime, tenant, given))
+
+
+def _known(runtime: Runtime, tenant: str, given: EraseReceipt | UUID | str) -> Erasure:
     erasure_id = as_id("erasure_id", given, EraseReceipt)
-    if erasure_id is None:
-        raise _not_found(str(given))
-    for erasure in runtime.store.erasures(tenant, erasure_id=erasure_id):
-        return _receipt_of(erasure)
-    raise _not_found(erasure_id)
+    if erasure_id is not None:
+        for erasure in runtime.store.erasures(tenant, erasure_id=erasure_id):
+            return erasure
+    shown = str(given if erasure_id is None else erasure_id)
+    raise NotFound(f"no receipt {shown!r} in this tenant: receipts() lists them")
 
 
 def _receipt_of(erasure: Erasure) -> EraseReceipt:
@@ -148,16 +152,13 @@ def _receipt_of(erasure: Erasure) -> EraseReceipt:
     return _begun(erasure) if kept is None else EraseReceipt.from_dict(kept)
 
 
-def progress(runtime: Runtime, tenant: str, erasure_id: UUID) -> EraseProgress:
+def progress(runtime: Runtime, tenant: str, given: EraseReceipt | UUID | str) -> EraseProgress:
     """Return the steps of an erasure that are done and pending.
 
     :raises NotFound: when the tenant has no such erasure
     """
     store = runtime.store
-    found = store.erasures(tenant, erasure_id=erasure_id)
-    if not found:
-        raise _not_found(erasure_id)
-    erasure, state = found[0], store.state()
+    erasure, state = _known(runtime, tenant, given), store.state()
     current = _receipt_of(erasure)
     mirror = StepState.NOT_NEEDED
     if state.mirror is not None:
@@ -176,10 +177,6 @@ def progress(runtime: Runtime, tenant: str, erasure_id: UUID) -> EraseProgress:
         files=files,
         verification=StepState.DONE if verified else StepState.PENDING,
     )
-
-
-def _not_found(erasure_id: UUID | str) -> NotFound:
-    return NotFound(f"no receipt {str(erasure_id)!r} in this tenant: receipts() lists them")
 
 
 def receipts(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ...domain.block.block import Block, Material
 from ...domain.checks import check_limit, episode_id_of
-from ...domain.episode import Episode, Scope, Turn, TurnHit, check_name
+from ...domain.episode import Episode, Scope, TurnHit, check_name
 from ...domain.errors import InvalidInput
 from ...domain.ids import as_id, new_id
 from ...domain.policy import LedgerMode, MemoryConfig
@@ -128,18 +128,3 @@ def note(
         query=kept,
     )
     runtime.ledger.note(scope, entry)
-
-
-def named(
-    runtime: Runtime, scope: Scope, entries: Iterable[Injection]
-) -> tuple[dict[UUID, Episode], dict[tuple[UUID, int], Turn]]:
-    """Return the episodes and turns that entries name, without those that were removed."""
-    items = [item for entry in entries for item in (*entry.shown, *entry.cut)]
-    ids = {item.episode_id for item in items if item.episode_id is not None}
-    places = {
-        (item.episode_id, item.ordinal)
-        for item in items
-        if item.episode_id is not None and item.ordinal is not None
-    }
-    episodes, turns = runtime.store.episodes_and_turns(scope, sorted(ids), sorted(places))
-    return episodes, {(turn.episode_id, turn.ordinal): turn for turn in turns}

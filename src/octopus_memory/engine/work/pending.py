@@ -124,7 +124,7 @@ def embed_batch(runtime: Runtime, worker_id: str) -> Batch:
     gone = left - {work.id for work, _ in ready}
     if gone:
         runtime.store.finish([work for work in claimed if work.id in gone])
-    runtime.counters.count(WorkKind.EMBED, done=len(left))
+    runtime.counts.count_work(WorkKind.EMBED, done=len(left))
     return Batch(len(claimed), len(damaged))
 
 
@@ -212,7 +212,7 @@ def resolve_times(runtime: Runtime, worker_id: str) -> int:
         if len(claimed) < _EMBED_BATCH:
             break
     if resolved:
-        runtime.counters.count(WorkKind.TIMES, done=resolved)
+        runtime.counts.count_work(WorkKind.TIMES, done=resolved)
         runtime.index.clear_cache()
     return resolved
 
@@ -288,7 +288,7 @@ def _improve(runtime: Runtime, model: Summarizer, work: Work, worker_id: str) ->
         _give_back(runtime, [work], worker_id)
         return False
     runtime.store.finish([work])
-    runtime.counters.count(WorkKind.SUMMARIZE, done=1)
+    runtime.counts.count_work(WorkKind.SUMMARIZE, done=1)
     return True
 
 
@@ -298,7 +298,7 @@ def _give_back(runtime: Runtime, claimed: Sequence[Work], worker_id: str) -> Non
     """
     now = runtime.clock.now()
     for work in claimed:
-        runtime.counters.count(work.kind, failed=1)
+        runtime.counts.count_work(work.kind, failed=1)
         if work.kind is WorkKind.SUMMARIZE and work.attempts + 1 >= _MOST_ATTEMPTS:
             runtime.store.finish([work])
             continue

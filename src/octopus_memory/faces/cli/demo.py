@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from ...domain.episode import Episode, EpisodeSnippet, Scope
-from ...domain.errors import InvalidInput, MissingExtra, SessionNotFound
+from ...domain.episode import Episode, EpisodeSnippet
+from ...domain.errors import InvalidInput, MissingExtra, SessionNotFound, StoreUnavailable
 from ...domain.message import Json, Message, Role, as_text
 from ...domain.policy import MemoryConfig
 from ..urls import as_url
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ...domain.context import MemoryContext
     from ...engine.memory import Memory
     from ...engine.scope import MemoryScope
-    from ...settings import Settings
     from ...wiring import EpisodicMemory
     from .agents import Answerer
 
@@ -89,10 +88,6 @@ class Story:
     @property
     def now(self) -> datetime:
         return datetime.fromisoformat(self["now"])
-
-    @property
-    def scope(self) -> Scope:
-        return Scope(tenant="default", agent=self["agent"], user=self["user"])
 
     @cached_property
     def parts(self) -> list[Part]:
@@ -294,27 +289,26 @@ def _open(file: Path, story: Story) -> Iterator[EpisodicMemory]:
         tokenizer="approximate",
     )
     if file.exists():
-        _check_is_demo(settings, story)
+        _check_is_demo(settings.url, story)
     parts = build(settings, clock=_Standing(story.now), config=_BUILT_IN)
     with EpisodicMemory(parts, run_in_background=False) as memory:
         yield memory
 
 
-def _check_is_demo(settings: Settings, story: Story) -> None:
-    """Refuse a database that was not created by the demo.
+def _check_is_demo(url: str, story: Story) -> None:
+    """Refuse a database that was not created by the demo, without changing it.
 
     :raises InvalidInput: it holds other conversations
     """
-    from ...wiring import open_store
+    from ...wiring import EpisodicMemory
 
-    store = open_store(settings)
-    try:
-        own = [*(part.id for part in story.parts), _NEW_SESSION]
-        known = sum(store.session(story.scope, each) is not None for each in own)
-        foreign = not known or store.stats().sessions > known
-    finally:
-        store.close()
-    if foreign:
+    own, known, stored = {*(part.id for part in story.parts), _NEW_SESSION}, set[str](), 0
+    # An older Octopus made a file that cannot be opened only to read.
+    with suppress(StoreUnavailable), EpisodicMemory.open(f"{url}?mode=ro", background=False) as old:
+        scope = old.scope(tenant="default", agent=story["agent"], user=story["user"])
+        known = {each.id for each in scope.sessions(page_size=len(own) + 1).items}
+        stored = old.stats().sessions
+    if not known or not known <= own or stored > len(known):
         raise InvalidInput(
             "--keep", "the file exists and was not created by the demo: choose another path"
         )

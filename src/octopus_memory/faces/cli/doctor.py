@@ -32,6 +32,7 @@ from .terminal import Screen, counted
 
 if TYPE_CHECKING:
     from ...settings import Settings
+    from ...wiring import DatabaseReport
 
 
 class Status(StrEnum):
@@ -50,6 +51,13 @@ class Check:
     status: Status
     detail: str
     remedy: str | None = None
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the database says of itself; nothing for a file that does not exist yet."""
+
+    report: DatabaseReport | None = None
 
 
 _MARKS = {
@@ -74,7 +82,6 @@ _REMEDIES = {
     "chat model": "check OCTOPUS_OPENAI_BASE_URL and OCTOPUS_OPENAI_API_KEY",
     "retention": "correct the table [memory.retention] in octopus.toml",
     "pending work": "check the database",
-    "lost messages": "check the database",
     "extras": "reinstall octopus-memory",
 }
 
@@ -130,11 +137,13 @@ def run_checks(db_url: str | None) -> Iterator[Check]:
         )
         return
     yield _settings(settings)
-    database = _guarded("database", _database, settings)
+    found = _Found()
+    database = _guarded("database", lambda given: _database(given, found), settings)
     yield database
     yield from _disk(settings)
     if database.status is not Status.FAILED:
-        yield from _row_security(settings)
+        if found.report is not None:
+            yield from _row_security(found.report)
         yield from _sqlserver_driver(settings)
     yield _guarded("embedder", _embedder, settings)
     yield _guarded("summarizer", _summarizer, settings)
@@ -142,8 +151,8 @@ def run_checks(db_url: str | None) -> Iterator[Check]:
     yield _guarded("chat model", _chat_model, settings)
     yield _guarded("retention", _retention, settings)
     if database.status is not Status.FAILED:
-        yield _guarded("pending work", _pending, settings)
-        yield _guarded("lost messages", _lost, settings)
+        yield _guarded("pending work", lambda given: _pending(given, found.report), settings)
+        yield _lost(found.report)
     yield _guarded("extras", _extras, settings)
 
 
@@ -179,30 +188,24 @@ def _settings(settings: Settings) -> Check:
     return Check(name="settings", status=Status.OK, detail=f"{file}; set: {chosen}")
 
 
-def _database(settings: Settings) -> Check:
+def _database(settings: Settings, found: _Found) -> Check:
     file = sqlite_file(settings.url)
     if file is not None and not file.exists():
         return _new_database(file)
-    from ...wiring import open_store
+    from ...wiring import report_database
 
-    store = open_store(settings)
-    try:
-        found = store.stats()
-        where = f"{shown_url(settings.url)}: schema {found.schema}, " + counted(
-            found.episodes, "episode"
-        )
-        if getattr(store, "read_only", False):
-            return Check(
-                name="database",
-                status=Status.NOTE,
-                detail=f"{where}; opened read-only",
-                remedy="remove ?mode=ro from the URL to write",
-            )
-        # No key is that old: a write that changes nothing.
-        store.prune_idempotency_keys(before=datetime(1970, 1, 1, tzinfo=UTC))
-    finally:
-        store.close()
-    return Check(name="database", status=Status.OK, detail=f"{where}; writable")
+    report = found.report = report_database(settings)
+    where = f"{shown_url(settings.url)}: schema {report.stats.schema}, " + counted(
+        report.stats.episodes, "episode"
+    )
+    if not report.read_only:
+        return Check(name="database", status=Status.OK, detail=f"{where}; writable")
+    return Check(
+        name="database",
+        status=Status.NOTE,
+        detail=f"{where}; opened read-only",
+        remedy="remove ?mode=ro from the URL to write",
+    )
 
 
 def _sqlserver_driver(settings: Settings) -> Iterator[Check]:
@@ -221,27 +224,14 @@ def _sqlserver_driver(settings: Settings) -> Iterator[Check]:
         )
 
 
-def _row_security(settings: Settings) -> Iterator[Check]:
+def _row_security(report: DatabaseReport) -> Iterator[Check]:
     """Warn if the database role bypasses row-level security."""
-    if settings.url.partition(":")[0] == "sqlite":
-        return
-    from ...wiring import open_store
-
-    store = open_store(settings)
-    try:
-        ask = getattr(store, "why_not_held_by_security", None)
-        why = None if ask is None else ask()
-    except OctopusError as error:
-        yield Check(name="row security", status=Status.WARNING, detail=str(error))
-        return
-    finally:
-        store.close()
-    if why is not None:
+    if report.row_security_gap is not None:
         yield Check(
             name="row security",
             status=Status.WARNING,
-            detail=f"{why}: row-level security does not apply to it, so only the conditions "
-            "of Octopus's statements separate tenants",
+            detail=f"{report.row_security_gap}: row-level security does not apply to it, so only "
+            "the conditions of Octopus's statements separate tenants",
             remedy="connect as a role that is neither: docs/howto/postgresql.md, Two roles",
         )
 
@@ -360,22 +350,15 @@ def _retention(settings: Settings) -> Check:
     return Check(name="retention", status=Status.OK, detail=detail)
 
 
-def _pending(settings: Settings) -> Check:
-    from ...wiring import open_store
-
-    file = sqlite_file(settings.url)
-    if file is not None and not file.exists():
-        return Check(name="pending work", status=Status.OK, detail="none")
-    store = open_store(settings)
-    try:
-        found = store.stats()
-        in_use = store.state().model
-    finally:
-        store.close()
-    waiting = [
-        f"{work.waiting:,} to {kind}" for kind, work in found.backlog.items() if work.waiting
-    ]
-    waiting += _to_embed_again(settings, in_use, found.vectors)
+def _pending(settings: Settings, report: DatabaseReport | None) -> Check:
+    waiting = []
+    if report is not None:
+        waiting = [
+            f"{work.waiting:,} to {kind}"
+            for kind, work in report.stats.backlog.items()
+            if work.waiting
+        ]
+        waiting += _to_embed_again(settings, report.state.model, report.stats.vectors)
     if not waiting:
         return Check(name="pending work", status=Status.OK, detail="none")
     return Check(
@@ -386,24 +369,15 @@ def _pending(settings: Settings) -> Check:
     )
 
 
-def _lost(settings: Settings) -> Check:
+def _lost(report: DatabaseReport | None) -> Check:
     """Report messages that integrations gave up because the database did not take them."""
-    from ...wiring import open_store
-
-    file = sqlite_file(settings.url)
-    if file is not None and not file.exists():
-        return Check(name="lost messages", status=Status.OK, detail="none")
-    store = open_store(settings)
-    try:
-        lost = store.state().lost
-    finally:
-        store.close()
-    if not lost:
+    if report is None or not report.state.lost:
         return Check(name="lost messages", status=Status.OK, detail="none")
     return Check(
         name="lost messages",
         status=Status.WARNING,
-        detail=f"{counted(lost, 'message')} could not be stored by integrations, in all",
+        detail=f"{counted(report.state.lost, 'message')} could not be stored by integrations, "
+        "in all",
         remedy="the agents' logs say why, once for each reason",
     )
 

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ...domain.identity import AccessRole, ApiKey
-from ...engine.privacy import api_keys
+from ...domain.identity import AccessRole, ApiKey, NewKey
 from ..actor import actor_of
 from .database import open_existing, open_or_make
 from .json_output import print_json
@@ -123,7 +122,7 @@ def revoke(key_id: KeyId, *, db: Db = None, as_json: AsJson = False) -> None:
         Screen().write(f"Revoked key {key_id}.")
 
 
-def _show_new(made: api_keys.NewKey, *, as_json: bool) -> None:
+def _show_new(made: NewKey, *, as_json: bool) -> None:
     if as_json:
         print_json({"id": made.key.id, "token": made.token, "role": made.key.role.value})
         return

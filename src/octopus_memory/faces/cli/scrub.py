@@ -16,7 +16,7 @@ from .progress import bar
 from .terminal import Screen, counted
 
 if TYPE_CHECKING:
-    from ...engine.privacy.scrub import ScrubReport
+    from ... import ScrubReport
     from ...wiring import EpisodicMemory
 
 _NOT_COMPLETE = 1

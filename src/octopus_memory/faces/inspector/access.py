@@ -17,7 +17,6 @@ import json
 import secrets
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -31,9 +30,6 @@ COOKIE = "octopus_inspector"
 SECONDS = 12 * 3_600
 """Lifetime of a visit after signing in."""
 _LOCAL = "local"
-_WRONG_ALLOWED = 10
-_WRONG_SECONDS = 60.0
-_MOST_ADDRESSES = 10_000
 _COOKIE_PARTS = 3
 _JWT = "jwt-"
 _LONGEST_COOKIE = 3_800
@@ -100,7 +96,6 @@ class SignIn:
         self._memory = memory
         self._ring = memory.api_keys.ring()
         self._local_token = local_token
-        self._wrong: OrderedDict[str, list[float]] = OrderedDict()
 
     def with_key(self, token: str) -> str | None:
         """Return the cookie for an API key, or None if the key is not valid."""
@@ -156,22 +151,6 @@ class SignIn:
 
     def _has_ended(self, cookie: str) -> bool:
         return self._memory.api_keys.has_visit_ended(*_visit_of(cookie))
-
-    def is_locked(self, address: str) -> bool:
-        """True if too many wrong credentials came from an address in the last minute.
-
-        Each process counts its own, because a valid credential is never refused for it.
-        """
-        recent = [
-            at for at in self._wrong.get(address, ()) if time.monotonic() - at < _WRONG_SECONDS
-        ]
-        return len(recent) >= _WRONG_ALLOWED
-
-    def note_wrong(self, address: str) -> None:
-        kept = self._wrong.pop(address, [])[-_WRONG_ALLOWED:]
-        self._wrong[address] = [*kept, time.monotonic()]
-        if len(self._wrong) > _MOST_ADDRESSES:
-            self._wrong.popitem(last=False)
 
     def _signed(self, name: str) -> str:
         return self._signature(name, str(int(time.time()))) or ""

@@ -21,7 +21,7 @@ from starlette.types import Scope
 from ...domain.errors import Conflict, InvalidInput, NotFound, OctopusError
 from ...domain.identity import AccessRole, Credential
 from ...engine.memory import Memory
-from ..addresses import network_of
+from ..lockout import Lockout
 from . import wording
 from .access import SECONDS, SignIn, Visitor, local_operator
 from .rendering import environment
@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 _LARGEST_FORM = 1024 * 1024
+_WRONG_ALLOWED = 10
 _STATIC = {
     "inspector.css": "text/css",
     "inspector.js": "text/javascript",
@@ -111,15 +112,18 @@ class Inspector:
         local_token: str | None = None,
         check_local: Callable[[Scope], None] | None = None,
         read_token: Callable[[str], Credential | None] | None = None,
+        lockout: Lockout | None = None,
     ) -> None:
         """`check_local`, if given, is called for each request in place of signing in.
 
         It raises an error for a request that did not come from this machine. `read_token` verifies
-        a JWT, and raises an error if the issuer's keys cannot be fetched.
+        a JWT, and raises an error if the issuer's keys cannot be fetched. `lockout` is that of
+        the face that mounts these pages.
         """
         self._memory = memory
         self._sign_in = SignIn(memory, local_token=local_token, read_token=read_token)
         self._check_local = check_local
+        self._lockout = lockout or Lockout(_WRONG_ALLOWED)
         # Replaces the cookie in development mode. Every process of a service derives the same.
         self._nonce = sha256(b"local\0" + memory.api_keys.signing_secret()).hexdigest()
 
@@ -280,7 +284,7 @@ class Inspector:
     async def _take_sign_in(self, request: Request) -> Response:
         form = await _form(request)
         to = _own_path(form.get("to", "/"))
-        address = network_of(request.client.host if request.client else "unknown")
+        host = request.client.host if request.client else ""
         if not _is_same_origin(request):
             return self._problem(None, 403, "This form came from another site.")
         given = form.get("key", "").strip()
@@ -294,9 +298,9 @@ class Inspector:
             return self._sign_in_page(to, 503, "The token cannot be checked now. Try again later.")
         if cookie is None:
             # Only instead of a 401, because others may send valid credentials from this address.
-            if self._sign_in.is_locked(address):
+            if self._lockout.left(host):
                 return self._sign_in_page(to, 429, "Too many wrong credentials. Wait a minute.")
-            self._sign_in.note_wrong(address)
+            self._lockout.failed(host)
             words = "key or token" if self._sign_in.takes_jwts else "key"
             return self._sign_in_page(to, 401, f"This {words} is not valid, or has expired.")
         response = _with_headers(RedirectResponse(to, 303))

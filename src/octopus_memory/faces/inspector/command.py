@@ -1,4 +1,4 @@
-"""`octopus inspect`: show a local database in the browser."""
+"""`octopus inspect`, which shows a local database in the browser, and the pages for a service."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ from ...domain.errors import InvalidInput, MissingExtra
 from ..urls import as_url, shown_url
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.routing import Route
+    from starlette.types import Scope
+
+    from ...domain.identity import Credential
     from ...engine.memory import Memory
+    from ..lockout import Lockout
 
 _HOST = "127.0.0.1"
 _BEFORE_OPENING = 0.5
@@ -92,3 +99,22 @@ def _listening(port: int) -> socket.socket:
         listener.close()
         raise InvalidInput("port", f"must be free: {port} is in use") from error
     return listener
+
+
+def inspector_routes(
+    memory: Memory,
+    check_local: Callable[[Scope], None] | None,
+    read_token: Callable[[str], Credential | None] | None,
+    lockout: Lockout | None,
+) -> list[Route]:
+    """Return the pages for another face's application; none if their packages are not installed.
+
+    The arguments are those of `Inspector`.
+    """
+    if find_spec("jinja2") is None:
+        return []
+    from .app import Inspector
+
+    return Inspector(
+        memory, check_local=check_local, read_token=read_token, lockout=lockout
+    ).routes()

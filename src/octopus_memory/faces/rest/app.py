@@ -19,8 +19,9 @@ from ...domain.identity import Credential
 from ...engine.memory import Memory
 from ...settings import ServerSettings
 from ..exchange import MCP_PATH, AnswerMcp
+from ..lockout import Lockout
 from . import problems
-from .identity import Gate, Limiter, Lockout
+from .identity import Gate, Limiter
 from .local import check_local
 from .mcp import McpPages, mcp_route
 from .metrics import Metrics
@@ -38,7 +39,7 @@ CheckLocal: TypeAlias = "Callable[[Scope], None]"
 ReadToken: TypeAlias = Callable[[str], Credential | None]
 """Returns the credential of a JWT; None for an invalid one."""
 MakePages: TypeAlias = (
-    "Callable[[Memory, CheckLocal | None, ReadToken | None], Sequence[BaseRoute]]"
+    "Callable[[Memory, CheckLocal | None, ReadToken | None, Lockout], Sequence[BaseRoute]]"
 )
 """Makes the pages; with `CheckLocal` in development mode, with `ReadToken` if JWTs are set up."""
 _CHECK_SECONDS = 5.0
@@ -103,11 +104,12 @@ def make_app(
     app.state.uploads = Uploads(settings.idle_upload_seconds)
     app.state.longest_import_part = settings.max_import_part_chars
     tokens = _token_reader(settings)
+    lockout = Lockout(settings.wrong_credentials_allowed)
     gate = Gate(
         memory.api_keys.ring(),
         tokens=tokens,
         limiter=Limiter(settings.requests_per_minute),
-        lockout=Lockout(settings.wrong_credentials_allowed),
+        lockout=lockout,
         development=development,
     )
     problems.install(app)
@@ -119,7 +121,8 @@ def make_app(
         app.router.routes.append(mcp_route(mcp, settings.allowed_mcp_origins))
     if pages is not None:
         read = None if tokens is None else tokens.read
-        app.router.routes.extend(pages(memory, check_local if development else None, read))
+        check = check_local if development else None
+        app.router.routes.extend(pages(memory, check, read, lockout))
     app.middleware_stack = _wrapped(app, gate, metrics, settings)
     return app
 

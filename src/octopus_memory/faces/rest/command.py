@@ -125,10 +125,8 @@ def _run_several(
     dev: bool,
 ) -> None:
     """Serve in child processes. This process does the background work and supervises them."""
-    with shared_metrics():
-        from .metrics import WorkDone
-
-        WorkDone(memory.counters)
+    with shared_metrics() as folder:
+        memory.counts.share(folder)
         serving = Serving(_serve_some, listeners, url, server, dev, _extras)
         serving.run_until_signal(memory.wake_for_others)
 

@@ -1,4 +1,4 @@
-"""Authentication by API keys or JWTs, rate limits, and the lockout of guessers."""
+"""Authentication by API keys or JWTs, and rate limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.types import Scope
 
 from ...domain.identity import AccessRole, Principal
 from ...engine.privacy.api_keys import KeyRing
-from ..addresses import network_of
+from ..lockout import Lockout
 from .http import header
 from .local import check_local
 from .problems import Refused
@@ -75,27 +75,6 @@ class Limiter:
         return 0.0
 
 
-class Lockout:
-    """Counts wrong credentials by address, and locks out addresses that send too many."""
-
-    def __init__(self, tries: int, seconds: float = 60.0) -> None:
-        self._tries = tries
-        self._seconds = seconds
-        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
-
-    def left(self, address: str) -> float:
-        count, until = self._failures.get(address, (0, 0.0))
-        remaining = until - time.monotonic()
-        return remaining if count >= self._tries and remaining > 0 else 0.0
-
-    def failed(self, address: str) -> None:
-        now = time.monotonic()
-        count, until = self._failures.pop(address, (0, 0.0))
-        self._failures[address] = (count + 1 if until > now else 1, now + self._seconds)
-        if len(self._failures) > _MOST_TRACKED:
-            self._failures.popitem(last=False)
-
-
 class Gate:
     """Authenticates every request that can reach data."""
 
@@ -135,15 +114,15 @@ class Gate:
         principal = self._ring.remembered(token)
         if principal is not None:
             return principal
-        address = network_of(scope["client"][0] if scope.get("client") else "unknown")
-        locked = self._lockout.left(address)
+        host = scope["client"][0] if scope.get("client") else ""
+        locked = self._lockout.left(host)
         principal = await self._checked(token, is_suspect=locked > 0)
         if principal is not None:
             return principal
         # Only instead of a 401, because others may send valid credentials from the same address.
         if locked:
             raise _too_many("too many wrong credentials from this address", locked)
-        self._lockout.failed(address)
+        self._lockout.failed(host)
         raise _unauthorized("the credential is not valid, or has expired")
 
     async def _checked(self, token: str, *, is_suspect: bool) -> Principal | None:

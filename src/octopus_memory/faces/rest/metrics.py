@@ -5,40 +5,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from ...domain.errors import OctopusError
-from ...engine.core.counters import WorkCounters
 from ...engine.memory import Memory
 from ...ports.recall_rows import Backlog, WorkKind
 from .multiprocess import METRICS_FOLDER
 
 _KNOWN_SECONDS = 1.0
-
-
-class WorkDone:
-    """Counts the background work of this process."""
-
-    def __init__(self, counters: WorkCounters, registry: CollectorRegistry | None = None) -> None:
-        done = Counter(
-            "octopus_work_done", "Tasks done by this service.", ["kind"], registry=registry
-        )
-        failed = Counter(
-            "octopus_work_failed",
-            "Attempts that failed in this service.",
-            ["kind"],
-            registry=registry,
-        )
-        self._of = {kind: (done.labels(kind.value), failed.labels(kind.value)) for kind in WorkKind}
-        counters.watch(self._count)
-
-    def _count(self, kind: WorkKind, done: int, failed: int) -> None:
-        self._of[kind][0].inc(done)
-        self._of[kind][1].inc(failed)
 
 
 class Metrics:
@@ -63,10 +42,14 @@ class Metrics:
             registry=own,
         )
         self._kinds: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-        WorkDone(memory.counters, own)
         self.waiting = Waiting(memory)
-        self._registry = _of_all_processes() or own
-        self._registry.register(_Backlog(memory, self.waiting))
+        folder = os.environ.get(METRICS_FOLDER)
+        self._registry = own
+        if folder:
+            memory.counts.share(Path(folder))
+            self._registry = CollectorRegistry()
+            MultiProcessCollector(self._registry)  # type: ignore[no-untyped-call]
+        self._registry.register(_Work(memory, self.waiting))
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         kind = (method, route, status)
@@ -79,14 +62,6 @@ class Metrics:
 
     def page(self) -> bytes:
         return generate_latest(self._registry)
-
-
-def _of_all_processes() -> CollectorRegistry | None:
-    if not os.environ.get(METRICS_FOLDER):
-        return None
-    registry = CollectorRegistry()
-    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-    return registry
 
 
 class Waiting:
@@ -103,7 +78,9 @@ class Waiting:
         return known[1]
 
 
-class _Backlog(Collector):
+class _Work(Collector):
+    """Reads the pending work, and what this service has done of it."""
+
     def __init__(self, memory: Memory, waiting: Waiting) -> None:
         self._memory = memory
         self._waiting = waiting
@@ -120,6 +97,15 @@ class _Backlog(Collector):
         lost = GaugeMetricFamily(
             "octopus_messages_lost", "Messages that integrations could not store and gave up."
         )
+        done = CounterMetricFamily(
+            "octopus_work_done", "Tasks done by this service.", labels=["kind"]
+        )
+        failed = CounterMetricFamily(
+            "octopus_work_failed", "Attempts that failed in this service.", labels=["kind"]
+        )
+        for kind, (pieces, attempts) in self._memory.counts.work().items():
+            done.add_metric([kind.value], pieces)
+            failed.add_metric([kind.value], attempts)
         try:
             now = self._memory.now()
             for kind, backlog in self._waiting.now().items():
@@ -130,4 +116,4 @@ class _Backlog(Collector):
             up.add_metric([], 1)
         except OctopusError:
             up.add_metric([], 0)
-        return [waiting, oldest, lost, up]
+        return [done, failed, waiting, oldest, lost, up]

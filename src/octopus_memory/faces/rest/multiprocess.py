@@ -97,15 +97,15 @@ class Serving:
 
 
 @contextmanager
-def shared_metrics() -> Iterator[None]:
+def shared_metrics() -> Iterator[Path]:
     """Keep the metrics in files, so that each process can report those of all."""
-    if os.environ.get(METRICS_FOLDER):
-        yield
+    if given := os.environ.get(METRICS_FOLDER):
+        yield Path(given)
         return
     with TemporaryDirectory(prefix=_FOLDER) as folder:
         os.environ[METRICS_FOLDER] = folder
         try:
-            yield
+            yield Path(folder)
         finally:
             del os.environ[METRICS_FOLDER]
 

@@ -15,17 +15,13 @@ from ....domain.erasure import (
     EraseReceipt,
     FileSearch,
     StepState,
-    Subject,
     is_genuine,
 )
 from ....domain.errors import InvalidInput, OctopusError, for_log
 from ....domain.identity import AccessRole
-from ....engine.core.audit import subject_of
-from ....engine.privacy import erasure as engine
 from ..visit import Answer, Download, Forbidden, Page, Redirect, Visit
 
 if TYPE_CHECKING:
-    from ....domain.erasure import Erasure
     from ....ports.privacy import Trace
 
 log = logging.getLogger(__name__)
@@ -99,26 +95,24 @@ def erase(visit: Visit) -> Answer:
     trace = None
     if visit.given("verify") == "on":
         trace = visit.tenant.trace(user, agent=agent)
-    subject = Subject(tenant=visit.tenant.tenant, user=user, agent=agent)
-    begun = engine.begin(visit.memory.runtime, subject, actor=visit.actor)
+    begun = visit.tenant.begin_erasing(user, agent=agent, actor=visit.actor).receipt
     if trace is not None:
         _searches.begin(begun.id)
     if principal.user is not None:
         # The user's keys are erased too, so that no later request could show the receipt.
         _complete(visit, begun, trace)
-        found = engine.progress(visit.memory.runtime, visit.tenant.tenant, begun.id)
-        return receipt_page(found, signed_out=True)
+        return receipt_page(visit.tenant.erasing(begun), signed_out=True)
     return Redirect(
         to=visit.link("/erasure/progress", id=str(begun.id)),
         afterwards=lambda: _complete(visit, begun, trace),
     )
 
 
-def _complete(visit: Visit, begun: Erasure, trace: Trace | None) -> None:
+def _complete(visit: Visit, begun: EraseReceipt, trace: Trace | None) -> None:
     """Do the steps after the rows. If this process dies, a worker does them."""
     found = None
     try:
-        engine.complete(visit.memory.runtime, begun)
+        visit.tenant.finish_erasing(begun)
         found = None if trace is None else trace.search()
     except (OctopusError, OSError) as error:
         words = for_log(error)
@@ -158,14 +152,13 @@ def _own(visit: Visit) -> EraseProgress:
     :raises Forbidden: the visitor may see no receipts of others, and did not ask for this erasure
     """
     visit.need(*_WATCHES, AccessRole.USER)
-    found = engine.progress(visit.memory.runtime, visit.tenant.tenant, _id(visit))
+    found = visit.tenant.erasing(_id(visit))
     principal = visit.visitor.principal
     if visit.visitor.may(*_WATCHES) and visit.visitor.is_whole:
         return found
     is_own = found.erasure.actor == visit.actor
     if principal.user is not None:
-        subject = subject_of(visit.memory.runtime, principal.tenant, principal.user)
-        is_own = found.erasure.subject == subject
+        is_own = found.erasure.subject == visit.tenant.subject(principal.user)
     if not is_own:
         raise Forbidden("this receipt is of another erasure")
     return found

@@ -8,7 +8,6 @@ from uuid import UUID
 
 from ....domain.errors import InvalidInput
 from ....domain.facts import Fact, FactKind
-from ....engine import facts
 from ....engine.scope import MemoryScope
 from .. import wording
 from ..visit import Answer, Page, Redirect, Visit
@@ -43,7 +42,7 @@ def show(visit: Visit) -> Answer:
         "kind": kind,
         "counts": {each.value: counts[each] for each in FactKind if counts[each]},
         "total": len(slots),
-        "sessions": facts.sessions_of(visit.memory.runtime, scope.scope, said),
+        "sessions": visit.memory.inspection(scope).sessions_of(said),
         "history": history,
         "kinds": wording.KINDS,
         "number": page,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ....engine.privacy import erasure as engine
 from ..visit import Answer, Page, Visit
 from .erasure import receipt_page
 from .replay import SEES
@@ -27,5 +26,4 @@ def preview(visit: Visit) -> Answer:
 def confirm(visit: Visit) -> Answer:
     visit.need(*SEES)
     receipt = visit.scope.forget(confirm=visit.given("token"))
-    found = engine.progress(visit.memory.runtime, visit.tenant.tenant, receipt.id)
-    return receipt_page(found)
+    return receipt_page(visit.tenant.erasing(receipt.id))

@@ -6,8 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from ....domain.errors import InvalidInput
-from ....domain.identity import AccessRole
-from ....engine.privacy import api_keys
+from ....domain.identity import AccessRole, NewKey
 from ..charts import HEIGHT, WIDTH, chart
 from ..visit import Answer, Page, Redirect, Visit
 
@@ -27,14 +26,13 @@ def live(visit: Visit) -> Answer:
     return Page(template="health_live.html", values=_now(visit))
 
 
-def _page(visit: Visit, made: api_keys.NewKey | None) -> Page:
+def _page(visit: Visit, made: NewKey | None) -> Page:
     visit.need(*_WATCHES, whole=True)
-    runtime = visit.memory.runtime
     keys = visit.memory.api_keys.list(visit.tenant.tenant)
     page = visit.number("page", 1)
     values = _now(visit) | {
         "stats": visit.memory.stats() if _is_installation(visit) else None,
-        "configured": runtime.embedder.model,
+        "configured": visit.memory.embedding_model,
         "keys": keys[(page - 1) * _PAGE : page * _PAGE],
         "number": page,
         "pages": max(1, -(-len(keys) // _PAGE)),
@@ -66,13 +64,13 @@ def _now(visit: Visit) -> dict[str, Any]:
         )
         for kind, work in memory.backlog().items()
     }
-    minutes = memory.rates.minutes(None if visit.visitor.every_tenant else visit.tenant.tenant)
-    done = memory.counters.counts()
+    counts = memory.counts
+    minutes = counts.minutes(None if visit.visitor.every_tenant else visit.tenant.tenant)
     return {
         "now": now,
         "waits": waits,
         "late": any((age or 0) > _LATE_SECONDS for _, age in waits.values()),
-        "work_done": {kind.value: counts for kind, counts in done.items()},
+        "work_done": {kind.value: done for kind, done in counts.work().items()},
         "worker": memory.worker_state,
         "state": memory.database_state(),
         "next_retention": memory.next_retention(),
@@ -82,7 +80,7 @@ def _now(visit: Visit) -> dict[str, Any]:
             chart("Errors", [each.errors for each in minutes]),
         ),
         "minutes": [each for each in reversed(minutes) if any(each[1:])],
-        "counts_since": memory.rates.since,
+        "counts_since": counts.since,
         "chart_size": (WIDTH, HEIGHT),
         "of_all_tenants": visit.visitor.every_tenant,
     }
@@ -91,8 +89,7 @@ def _now(visit: Visit) -> dict[str, Any]:
 def make_key(visit: Visit) -> Answer:
     visit.need(AccessRole.ADMIN, whole=True)
     agents = [name.strip() for name in visit.given("agents").split(",") if name.strip()]
-    made = api_keys.make_key(
-        visit.memory.runtime,
+    made = visit.memory.api_keys.create(
         tenant=visit.tenant.tenant,
         role=visit.given("role"),
         name=visit.given("name"),
@@ -105,14 +102,12 @@ def make_key(visit: Visit) -> Answer:
 
 
 def rotate_key(visit: Visit) -> Answer:
-    made = api_keys.rotate_key(
-        visit.memory.runtime, _own_key(visit), grace=_GRACE, actor=visit.actor
-    )
-    return _page(visit, made)
+    keys = visit.memory.api_keys
+    return _page(visit, keys.rotate(_own_key(visit), grace=_GRACE, actor=visit.actor))
 
 
 def revoke_key(visit: Visit) -> Answer:
-    api_keys.revoke_key(visit.memory.runtime, _own_key(visit), actor=visit.actor)
+    visit.memory.api_keys.revoke(_own_key(visit), actor=visit.actor)
     return Redirect(to=visit.link("/health"), message="The key is revoked.")
 
 

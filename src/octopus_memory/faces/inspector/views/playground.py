@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ....domain.block.passages import Passage
+from ....domain.block.passages import LeftOutReason, Passage
 from ....domain.context import MemoryContext
 from ....domain.episode import SignalShare
 from ....domain.policy import Layout, MemoryConfig
+from ....engine.inspection import Named, Stage
 from .. import wording
-from ..trying import Named, Stage, Trial
 from ..visit import Answer, Page, Visit
 from .replay import SEES
 
@@ -50,8 +51,8 @@ class Tried:
     with_facts: bool
     context: MemoryContext | None
     explained: list[Explained]
-    stages: list[Stage]
-    left_out: list[Named]
+    stages: Sequence[Stage]
+    left_out: Sequence[Named]
     code: str
 
     @property
@@ -86,6 +87,8 @@ def _values(visit: Visit) -> dict[str, object]:
         "tried": tried,
         "others": _others(tried),
         "questions": wording.QUESTIONS,
+        # There is no history on the page.
+        "left_out": wording.LEFT_OUT | {LeftOutReason.HISTORY: "the message says the same"},
         "layouts": list(Layout),
         "most_budget": _MOST_BUDGET,
         "bar_width": _BAR_WIDTH,
@@ -110,26 +113,25 @@ def _try(visit: Visit, config: MemoryConfig, message: str, suffix: str) -> Tried
     given = visit.given(f"layout{suffix}")
     layout = Layout(given) if given in list(Layout) else config.context.layout
     with_facts = visit.given(f"facts{suffix}") != "off"
-    context = None
-    trial = Trial(visit.memory.runtime, visit.whose, with_facts=with_facts)
+    tried = None
     if message:
         chosen = replace(
             config,
             recall=replace(config.recall, min_recall_score=threshold),
             context=replace(config.context, budget_tokens=budget, layout=layout),
         )
-        # Without a session, so that trying is not entered in the ledger.
-        context = trial.context(message, config=chosen)
+        inspection = visit.memory.inspection(visit.scope)
+        tried = inspection.try_context(message, chosen, with_facts=with_facts)
     return Tried(
         name="B" if suffix else "A",
         budget=budget,
         threshold=threshold,
         layout=layout.value,
         with_facts=with_facts,
-        context=context,
-        explained=[] if context is None else [_explain(each) for each in _by_score(context)],
-        stages=trial.stages(),
-        left_out=[] if context is None else trial.left_out(context),
+        context=None if tried is None else tried.context,
+        explained=[] if tried is None else [_explain(each) for each in _by_score(tried.context)],
+        stages=() if tried is None else tried.stages,
+        left_out=() if tried is None else tried.left_out,
         code=_code(visit, message, budget, threshold, layout),
     )
 

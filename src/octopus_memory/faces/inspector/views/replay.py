@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from ....domain.episode import Episode, Turn
-from ....domain.facts import Fact
 from ....domain.identity import AccessRole
 from ....domain.ledger import Injected, InjectedKind, Injection
 from ....domain.message import as_text
-from ....engine.read import ledger
+from ....engine.inspection import Texts
 from .. import wording
 from ..visit import Answer, Page, Visit
 
@@ -44,13 +43,13 @@ def show(visit: Visit) -> Answer:
     last = visit.number("last", _TURNS, most=100_000)
     replay = scope.session(session_id, last=last)
     entries = scope.injections(session_id)
-    texts = Texts(visit, entries)
+    texts = visit.memory.inspection(scope).texts(entries)
     by_turn: dict[tuple[UUID, int] | None, list[ShownEntry]] = {}
     for entry in entries:
         place = None
         if entry.episode_id is not None and entry.ordinal is not None:
             place = (entry.episode_id, entry.ordinal)
-        by_turn.setdefault(place, []).append(texts.entry(entry))
+        by_turn.setdefault(place, []).append(_entry(texts, entry))
     values = {
         "scope": scope.scope,
         "replay": replay,
@@ -67,44 +66,35 @@ def show(visit: Visit) -> Answer:
     return Page(template="replay.html", values=values)
 
 
-class Texts:
-    """Texts that entries of the ledger refer to, read in a few round trips."""
+def _entry(texts: Texts, entry: Injection) -> ShownEntry:
+    return ShownEntry(
+        entry=entry,
+        shown=[_item(texts, item) for item in entry.shown],
+        cut=[_item(texts, item) for item in entry.cut],
+    )
 
-    def __init__(self, visit: Visit, entries: list[Injection]) -> None:
-        scope = visit.scope
-        self._episodes: dict[UUID, Episode]
-        self._turns: dict[tuple[UUID, int], Turn]
-        self._episodes, self._turns = ledger.named(visit.memory.runtime, scope.scope, entries)
-        facts = scope.facts(history=True) if entries else []
-        self._facts: dict[UUID, Fact] = {fact.id: fact for fact in facts}
 
-    def entry(self, entry: Injection) -> ShownEntry:
-        return ShownEntry(
-            entry=entry,
-            shown=[self._item(item) for item in entry.shown],
-            cut=[self._item(item) for item in entry.cut],
-        )
+def _item(texts: Texts, item: Injected) -> ShownItem:
+    episode = None if item.episode_id is None else texts.episodes.get(item.episode_id)
+    session_id = None if episode is None else episode.session_id
+    return ShownItem(
+        item=item,
+        words=_words(texts, item, episode),
+        why=wording.why(item),
+        session_id=session_id,
+    )
 
-    def _item(self, item: Injected) -> ShownItem:
-        episode = None if item.episode_id is None else self._episodes.get(item.episode_id)
-        session_id = None if episode is None else episode.session_id
-        return ShownItem(
-            item=item,
-            words=self._words(item, episode),
-            why=wording.why(item),
-            session_id=session_id,
-        )
 
-    def _words(self, item: Injected, episode: Episode | None) -> str:
-        if item.kind is InjectedKind.FACT:
-            fact = None if item.fact_id is None else self._facts.get(item.fact_id)
-            return "" if fact is None else fact.text
-        if item.episode_id is not None and item.ordinal is not None:
-            turn = self._turns.get((item.episode_id, item.ordinal))
-            if turn is not None:
-                words = " ".join(turn.text.split())
-                return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"
-        return "" if episode is None else (episode.summary or "")
+def _words(texts: Texts, item: Injected, episode: Episode | None) -> str:
+    if item.kind is InjectedKind.FACT:
+        fact = None if item.fact_id is None else texts.facts.get(item.fact_id)
+        return "" if fact is None else fact.text
+    if item.episode_id is not None and item.ordinal is not None:
+        turn = texts.turns.get((item.episode_id, item.ordinal))
+        if turn is not None:
+            words = " ".join(turn.text.split())
+            return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"
+    return "" if episode is None else (episode.summary or "")
 
 
 def _calls(turn: Turn) -> list[dict[str, object]]:

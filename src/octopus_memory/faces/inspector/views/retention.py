@@ -10,7 +10,6 @@ from ....domain.errors import InvalidInput
 from ....domain.identity import AccessRole
 from ....domain.policy import ArchiveMode, EpisodicRetentionPolicy
 from ....domain.retention import RetentionCounts, policy_in_words
-from ....engine.retention.preview import preview
 from ..visit import Answer, Forbidden, Page, Redirect, Visit
 
 _WATCHES = (AccessRole.ADMIN, AccessRole.AUDITOR)
@@ -63,7 +62,7 @@ def try_policy(visit: Visit) -> Answer:
     """Show what a policy would do, without storing it."""
     agent, change = _change(visit)
     policy = EpisodicRetentionPolicy(**change)
-    due = preview(visit.memory.runtime, visit.tenant.tenant, agent, policy)
+    due = visit.tenant.preview_retention(agent, policy)
     words = policy_in_words(policy)
     tried = AgentPolicy(agent=agent, policy=policy, words=words, due=due)
     return Page(template="policy.html", values={"tried": tried, "modes": list(ArchiveMode)})

@@ -1,22 +1,23 @@
-"""A context block for trying: its stages with their times, and what it left out by name."""
+"""What a person who looks at a user's memory needs beyond an agent's calls."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from ...domain.block.block import Material
-from ...domain.block.passages import LeftOut, LeftOutReason
-from ...domain.context import MemoryContext
-from ...domain.episode import EpisodeSnippet, Scope, TurnHit
-from ...domain.facts import Fact
-from ...domain.message import Message
-from ...domain.policy import MemoryConfig
-from ...engine.core.runtime import Runtime
-from ...engine.read.context import MemoryOrchestrator
-from . import wording
+from ..domain.block.block import Material
+from ..domain.block.passages import LeftOut, LeftOutReason
+from ..domain.context import MemoryContext
+from ..domain.episode import Episode, EpisodeSnippet, Scope, Turn, TurnHit
+from ..domain.facts import Fact
+from ..domain.ledger import Injection
+from ..domain.message import Message
+from ..domain.policy import MemoryConfig
+from .core.runtime import Runtime
+from .read.context import MemoryOrchestrator
+from .scope import MemoryScope
 
 _MOST_NAMED = 100
 _MILLIS = 1_000
@@ -39,15 +40,78 @@ class Named:
 
     what: str
     words: str
-    why: str
+    why: LeftOutReason
     score: float | None
     session_id: str = ""
     episode_id: UUID | None = None
     ordinal: int = 0
 
 
-class Trial(MemoryOrchestrator):
-    """Makes one block that is entered nowhere, and keeps what the page says about it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """A context block that was made to look at, and is entered nowhere."""
+
+    context: MemoryContext
+    stages: tuple[Stage, ...]
+    """Searched, ranked, chosen, laid out: with their times, in order."""
+    left_out: tuple[Named, ...]
+    """The most relevant first, limited."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Texts:
+    """What entries of the ledger refer to, without what was removed."""
+
+    episodes: dict[UUID, Episode]
+    turns: dict[tuple[UUID, int], Turn]
+    """By episode and position."""
+    facts: dict[UUID, Fact]
+
+
+class Inspection:
+    """A user's memory for a person who looks at it: `Memory.inspection`."""
+
+    def __init__(self, runtime: Runtime, scope: MemoryScope) -> None:
+        self._runtime = runtime
+        self._scope = scope
+
+    def texts(self, entries: Iterable[Injection]) -> Texts:
+        """Read what entries of the ledger refer to, in a few round trips."""
+        items = [item for entry in entries for item in (*entry.shown, *entry.cut)]
+        places = {
+            (item.episode_id, item.ordinal)
+            for item in items
+            if item.episode_id is not None and item.ordinal is not None
+        }
+        ids = {item.episode_id for item in items if item.episode_id is not None}
+        episodes, turns = self._runtime.store.episodes_and_turns(
+            self._scope.scope, sorted(ids), sorted(places)
+        )
+        facts = self._scope.facts(history=True) if any(item.fact_id for item in items) else []
+        return Texts(
+            episodes=episodes,
+            turns={(turn.episode_id, turn.ordinal): turn for turn in turns},
+            facts={fact.id: fact for fact in facts},
+        )
+
+    def sessions_of(self, facts: Iterable[Fact]) -> dict[UUID, str]:
+        """Return the sessions that facts come from, by episode."""
+        ids = sorted({fact.episode_id for fact in facts if fact.episode_id is not None})
+        found = self._runtime.store.episodes(self._scope.scope, ids)
+        return {episode_id: episode.session_id for episode_id, episode in found.items()}
+
+    def try_context(self, message: str, config: MemoryConfig, *, with_facts: bool = True) -> Tried:
+        """Make the block for a message with other settings than the agent's."""
+        trial = _Trial(self._runtime, self._scope.scope, with_facts=with_facts)
+        # Without a session, so that trying is not entered in the ledger.
+        context = trial.context(message, config=config)
+        return Tried(
+            context=context, stages=tuple(trial.stages()), left_out=tuple(trial.left_out(context))
+        )
+
+
+class _Trial(MemoryOrchestrator):
+    """Makes one block, and keeps what a page says about it."""
 
     def __init__(self, runtime: Runtime, scope: Scope, *, with_facts: bool = True) -> None:
         super().__init__(runtime, scope)
@@ -99,10 +163,9 @@ class Trial(MemoryOrchestrator):
         return [self._named(each) for each in ordered[:_MOST_NAMED]]
 
     def _named(self, each: LeftOut) -> Named:
-        why = wording.LEFT_OUT[each.reason]
-        if each.reason is LeftOutReason.HISTORY:
-            # There is no history on the page, so the message itself holds these words.
-            why = "the message itself holds these words"
+        why = each.reason
+        if why is LeftOutReason.HISTORY:
+            # There is no history here, so the message itself holds these words.
             return Named(what=each.what, words=self._query, why=why, score=each.score)
         if each.fact_id is not None:
             words = next((fact.text for fact in self._known if fact.id == each.fact_id), "")

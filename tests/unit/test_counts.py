@@ -1,15 +1,17 @@
-"""Counts of calls by the minute."""
+"""Counts of calls by the minute, and of the background work."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from octopus_memory import EpisodicMemory, InvalidInput
 from octopus_memory.domain.errors import StoreUnavailable
-from octopus_memory.engine.core import rates
-from octopus_memory.engine.core.rates import MINUTES, Rate, Rates
+from octopus_memory.engine.core import counts as module
+from octopus_memory.engine.core.counts import MINUTES, Counts, Rate
+from octopus_memory.ports.recall_rows import WorkKind
 
 
 class Clock:
@@ -22,7 +24,7 @@ class Clock:
 
 def test_counts_are_kept_by_minute_and_tenant():
     clock = Clock()
-    counts = Rates(clock)
+    counts = Counts(clock)
     counts.count("a", Rate.MESSAGES, 3)
     counts.count("b", Rate.RECALLS)
     clock.now += 60
@@ -38,7 +40,7 @@ def test_counts_are_kept_by_minute_and_tenant():
 
 def test_an_hour_is_kept():
     clock = Clock()
-    counts = Rates(clock)
+    counts = Counts(clock)
     counts.count("a", Rate.MESSAGES, 3)
     clock.now += 59 * 60
     assert counts.minutes("a")[0].messages == 3
@@ -49,8 +51,8 @@ def test_an_hour_is_kept():
 
 
 def test_tenants_are_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rates, "_MOST_TENANTS", 2)
-    counts = Rates(Clock())
+    monkeypatch.setattr(module, "_MOST_TENANTS", 2)
+    counts = Counts(Clock())
     for tenant in ("a", "b", "a", "c"):
         counts.count(tenant, Rate.RECALLS)
     assert [sum(each.recalls for each in counts.minutes(name)) for name in "abc"] == [2, 0, 1]
@@ -73,6 +75,31 @@ def test_calls_of_a_scope_are_counted(memory: EpisodicMemory, monkeypatch: pytes
     monkeypatch.setattr("octopus_memory.engine.read.recall.recall", fail)
     with pytest.raises(StoreUnavailable):
         scope.recall("hello")
-    found = memory.rates.minutes("acme")
+    found = memory.counts.minutes("acme")
     totals = tuple(sum(each[place] for each in found) for place in (1, 2, 3))
     assert totals == (3, 3, 1)
+
+
+def test_processes_of_one_service_read_the_sum_of_their_counts(tmp_path: Path):
+    """Each has a file of its own, as they have here; one that ended is still counted."""
+    clock = Clock()
+    one, other, alone = Counts(clock), Counts(clock), Counts(clock)
+    one.count("a", Rate.MESSAGES, 3)
+    one.count_work(WorkKind.EMBED, done=5, failed=1)
+    one.share(tmp_path)
+    one.share(tmp_path)
+    clock.now += 60
+    later = Counts(clock)
+    for each in (other, later):
+        each.share(tmp_path)
+        each.count("b", Rate.RECALLS)
+        each.count("a", Rate.MESSAGES)
+        each.count_work(WorkKind.EMBED, done=1)
+    alone.count("a", Rate.MESSAGES)
+    del later
+    for each in (one, other):
+        assert [minute[1:] for minute in each.minutes("a")[-2:]] == [(3, 0, 0), (2, 0, 0)]
+        assert [minute[1:] for minute in each.minutes()[-2:]] == [(3, 0, 0), (2, 2, 0)]
+        assert each.work()[WorkKind.EMBED] == (7, 1)
+        assert each.since == datetime.fromtimestamp(clock.now - 60, UTC)
+    assert sum(minute.messages for minute in alone.minutes()) == 1
