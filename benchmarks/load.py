@@ -32,7 +32,6 @@ from typing import Any
 
 from benchmarks.load_processes import OCTOPUS, Program, free_port, locust_in
 from octopus_memory import EpisodicMemory
-from octopus_memory.engine.privacy import api_keys
 from octopus_memory.ports.recall_rows import WorkKind
 
 HERE = Path(__file__).parent
@@ -173,8 +172,7 @@ def fill(path: Path) -> str:
             scope.store(TALK, session_id="before")
             scope.add(SESSION, ("user", OPENING))
         memory.flush()
-        made = api_keys.make_key(
-            memory.runtime,
+        made = memory.api_keys.create(
             tenant="default",
             role="agent",
             name="load",

@@ -19,7 +19,6 @@ from typing import Any
 from fastapi import FastAPI
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.engine.privacy import api_keys
 from octopus_memory.faces.rest.app import make_app
 from octopus_memory.faces.rest.routing import PREFIX
 from octopus_memory.settings import ServerSettings
@@ -108,8 +107,7 @@ def main() -> None:
             Path(folder) / "memory.db", embedder="hashing", background=False
         ) as memory,
     ):
-        made = api_keys.make_key(
-            memory.runtime,
+        made = memory.api_keys.create(
             tenant="default",
             role="agent",
             name="load",

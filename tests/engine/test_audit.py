@@ -18,7 +18,6 @@ from octopus_memory import (
     SessionConfig,
 )
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
-from octopus_memory.engine.privacy import api_keys
 from octopus_memory.testing import FixedClock
 
 TALK = [("user", "My passport is in the blue folder."), ("assistant", "I will remember that.")]
@@ -55,11 +54,9 @@ def test_settings_and_keys_never_change_without_their_entry(
     """As if the process died where a second transaction would begin."""
     monkeypatch.setattr(memory.runtime.store, "record", lambda _: 1 / 0)
     memory.configure("hr", MemoryConfig(), tenant="acme")
-    made = api_keys.make_key(
-        memory.runtime, tenant="acme", role="user", name="n", user="u", actor="a"
-    )
-    again = api_keys.rotate_key(memory.runtime, made.key.id, grace=timedelta(0), actor="a")
-    api_keys.revoke_key(memory.runtime, again.key.id, actor="a")
+    made = memory.api_keys.create(tenant="acme", role="user", name="n", user="u", actor="a")
+    again = memory.api_keys.rotate(made.key.id, grace=timedelta(0), actor="a")
+    memory.api_keys.revoke(again.key.id, actor="a")
     done = ["configure", "make_key", "make_key", "rotate_key", "revoke_key"]
     assert actions(memory) == done
 

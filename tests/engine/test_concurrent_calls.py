@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from octopus_memory import EndReason, EpisodeClosed, EpisodicMemory, MemoryScope
-from octopus_memory.engine.privacy import api_keys
 from octopus_memory.testing import FixedClock
 
 
@@ -49,7 +48,7 @@ def test_adding_by_id_after_a_timeout_continues_once_and_is_then_refused(
 def test_a_slow_read_of_a_revoked_key_does_not_cache_it(
     memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
 ):
-    made = api_keys.make_key(memory.runtime, tenant="acme", role="admin", name="k", actor="tester")
+    made = memory.api_keys.create(tenant="acme", role="admin", name="k", actor="tester")
     ring, store = memory.api_keys.ring(), memory.runtime.store
     find, looked, go_on = store.find_key, threading.Event(), threading.Event()
 
@@ -64,7 +63,7 @@ def test_a_slow_read_of_a_revoked_key_does_not_cache_it(
     reader = threading.Thread(target=ring.who, args=(made.token,), name="slow")
     reader.start()
     assert looked.wait(30)
-    api_keys.revoke_key(memory.runtime, made.key.id, actor="tester")
+    memory.api_keys.revoke(made.key.id, actor="tester")
     assert ring.who(made.token) is None
     go_on.set()
     reader.join()

@@ -13,7 +13,6 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from octopus_memory import ContextConfig, EpisodicMemory
-from octopus_memory.engine.privacy import api_keys
 from octopus_memory.faces.inspector.app import Inspector
 from octopus_memory.testing import FixedClock
 
@@ -52,8 +51,8 @@ def open_pages(memory: EpisodicMemory) -> Iterator[TestClient]:
 def key(memory: EpisodicMemory, role: str, **more: Any) -> str:
     if role == "user":
         more.setdefault("user", "ana")
-    return api_keys.make_key(
-        memory.runtime, tenant="default", role=role, name=role, actor="test", **more
+    return memory.api_keys.create(
+        tenant="default", role=role, name=role, actor="test", **more
     ).token
 
 

@@ -13,7 +13,6 @@ import httpx
 import uvicorn.server
 
 from octopus_memory import EpisodicMemory, RemoteMemory
-from octopus_memory.engine.privacy import api_keys
 from octopus_memory.faces.mcp.mounting import answer_mcp
 from octopus_memory.faces.rest.app import make_app
 from octopus_memory.faces.rest.routing import PREFIX
@@ -62,8 +61,7 @@ def token(
     agents: list[str] | None = None,
     user: str | None = None,
 ) -> str:
-    made = api_keys.make_key(
-        memory.runtime,
+    made = memory.api_keys.create(
         tenant=tenant,
         role=role,
         name="test",

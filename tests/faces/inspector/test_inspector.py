@@ -12,7 +12,6 @@ from uuid import uuid4
 import pytest
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.engine.privacy import api_keys
 from octopus_memory.testing import FixedClock
 
 pytest.importorskip("jinja2", reason="the extra server is not installed")
@@ -155,10 +154,10 @@ def test_a_changed_cookie_opens_nothing(pages: TestClient, memory: EpisodicMemor
 
 
 def test_a_visit_ends_with_its_key_and_by_signing_out(pages: TestClient, memory: EpisodicMemory):
-    made = api_keys.make_key(memory.runtime, tenant="default", role="admin", name="x", actor="test")
+    made = memory.api_keys.create(tenant="default", role="admin", name="x", actor="test")
     pages.post("/sign-in", data={"key": made.token})
     assert pages.get("/", follow_redirects=False).status_code == 200
-    api_keys.revoke_key(memory.runtime, made.key.id, actor="test")
+    memory.api_keys.revoke(made.key.id, actor="test")
     assert pages.get("/", follow_redirects=False).status_code == 303
     token = sign_in(pages, memory)
     pages.post("/sign-out", data={"csrf": token})

@@ -13,7 +13,6 @@ import pytest
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.domain.errors import StoreUnavailable
-from octopus_memory.engine.privacy import api_keys
 from octopus_memory.testing import FixedClock
 
 pytest.importorskip("jinja2", reason="the extra server is not installed")
@@ -97,9 +96,7 @@ def sign_in(pages: TestClient, memory: EpisodicMemory, role: str = "admin", **mo
     """Sign in as a role of the tenant `default`; returns the token against forged requests."""
     if role == "user":
         more.setdefault("user", "ana")
-    made = api_keys.make_key(
-        memory.runtime, tenant="default", role=role, name=role, actor="test", **more
-    )
+    made = memory.api_keys.create(tenant="default", role=role, name=role, actor="test", **more)
     pages.cookies.clear()
     pages.post("/sign-in", data={"key": made.token})
     found = re.search(r'name="csrf" value="(\w+)"', pages.get("/").text)
@@ -154,7 +151,7 @@ def test_no_id_of_another_tenant_is_reached(pages: TestClient, memory: EpisodicM
     theirs = memory.scope(tenant="acme", agent="hr", user="ana")
     receipt = memory.tenant("acme").erase_user("nobody")
     [hold] = memory.tenant("acme").holds()
-    key = api_keys.make_key(memory.runtime, tenant="acme", role="admin", name="k", actor="test").key
+    key = memory.api_keys.create(tenant="acme", role="admin", name="k", actor="test").key
     before = everything_of(memory, "acme")
     token = sign_in(pages, memory, role)
     for episode in theirs.episodes(1, 50):
@@ -185,7 +182,7 @@ def test_no_id_of_another_tenant_is_reached(pages: TestClient, memory: EpisodicM
 
 
 def test_keys_of_other_tenants_cannot_be_told_from_none(pages: TestClient, memory: EpisodicMemory):
-    other = api_keys.make_key(memory.runtime, tenant="acme", role="admin", name="k", actor="t").key
+    other = memory.api_keys.create(tenant="acme", role="admin", name="k", actor="t").key
     token = sign_in(pages, memory)
     answers = [
         pages.post("/health/keys/revoke", data={"csrf": token, "key": key})

@@ -14,7 +14,6 @@ from urllib.parse import urlencode
 import pytest
 
 from octopus_memory import ContextConfig, EpisodicMemory
-from octopus_memory.engine.privacy import api_keys
 from octopus_memory.testing import FixedClock
 
 pytest.importorskip("jinja2", reason="the extra server is not installed")
@@ -119,9 +118,7 @@ def seen(browser: Any) -> Iterator[Seen]:
 
 def sign_in(seen: Seen, base: str, memory: EpisodicMemory, role: str = "admin") -> None:
     user = "ana" if role == "user" else None
-    made = api_keys.make_key(
-        memory.runtime, tenant="default", role=role, name=role, user=user, actor="test"
-    )
+    made = memory.api_keys.create(tenant="default", role=role, name=role, user=user, actor="test")
     seen.page.goto(f"{base}/")
     seen.page.get_by_label("API key").fill(made.token)
     seen.page.get_by_role("button", name="Sign in").click()

@@ -12,7 +12,6 @@ import httpx
 import pytest
 
 from octopus_memory import EpisodicMemory, InvalidInput, StoreAnswerLost, StoreUnavailable
-from octopus_memory.engine.privacy import api_keys
 from octopus_memory.faces.rest.identity import Limiter
 from octopus_memory.faces.rest.routing import PREFIX
 from octopus_memory.settings import ServerSettings
@@ -139,9 +138,7 @@ def test_a_caller_that_keeps_asking_is_not_forgotten(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.both_databases
 def test_a_key_ends(memory: EpisodicMemory, client: httpx.Client, clock: FixedClock):
-    made = api_keys.make_key(
-        memory.runtime, tenant="default", role="admin", name="short", actor="test"
-    )
+    made = memory.api_keys.create(tenant="default", role="admin", name="short", actor="test")
     base = str(client.base_url).rstrip("/")
 
     def status(token: str) -> int:
@@ -150,13 +147,13 @@ def test_a_key_ends(memory: EpisodicMemory, client: httpx.Client, clock: FixedCl
         ).status_code
 
     assert status(made.token) == 200
-    new = api_keys.rotate_key(memory.runtime, made.key.id, grace=timedelta(hours=1), actor="test")
+    new = memory.api_keys.rotate(made.key.id, grace=timedelta(hours=1), actor="test")
     assert (status(made.token), status(new.token)) == (200, 200)
     clock.advance(hours=2)
     with rest_server.serving(memory) as url:
         headers = {"Authorization": f"Bearer {made.token}"}
         assert httpx.get(f"{url}{PREFIX}/episodes", headers=headers).status_code == 401
-        api_keys.revoke_key(memory.runtime, new.key.id, actor="test")
+        memory.api_keys.revoke(new.key.id, actor="test")
         headers = {"Authorization": f"Bearer {new.token}"}
         assert httpx.get(f"{url}{PREFIX}/episodes", headers=headers).status_code == 401
 
@@ -306,17 +303,15 @@ def test_a_write_of_unknown_outcome_is_not_reported_as_refused(
 
 def test_a_rotated_key_ends_when_the_old_one_would(memory: EpisodicMemory, clock: FixedClock):
     ends = clock.now() + timedelta(hours=1)
-    made = api_keys.make_key(
-        memory.runtime, tenant="t", role="admin", name="k", expires_at=ends, actor="test"
-    )
-    new = api_keys.rotate_key(memory.runtime, made.key.id, grace=timedelta(0), actor="test")
+    made = memory.api_keys.create(tenant="t", role="admin", name="k", expires_at=ends, actor="test")
+    new = memory.api_keys.rotate(made.key.id, grace=timedelta(0), actor="test")
     assert new.key.expires_at == ends
 
 
 def test_a_key_that_cannot_end_so_late_is_not_rotated(memory: EpisodicMemory):
-    made = api_keys.make_key(memory.runtime, tenant="t", role="admin", name="k", actor="test")
+    made = memory.api_keys.create(tenant="t", role="admin", name="k", actor="test")
     with pytest.raises(InvalidInput, match="grace: is too large"):
-        api_keys.rotate_key(memory.runtime, made.key.id, grace=timedelta(hours=1e8), actor="test")
+        memory.api_keys.rotate(made.key.id, grace=timedelta(hours=1e8), actor="test")
     assert [key.id for key in memory.runtime.store.list_keys()] == [made.key.id]
 
 
