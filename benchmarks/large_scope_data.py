@@ -14,7 +14,7 @@ from octopus_memory.domain.episode import EndReason, Scope, Summary
 from octopus_memory.domain.ids import new_id
 from octopus_memory.domain.message import Message
 from octopus_memory.domain.search import vectors
-from octopus_memory.domain.search.term_hashing import TermHasher
+from octopus_memory.domain.search.term_hashing import TermHasher, term_key
 from octopus_memory.domain.search.terms import turn_flags
 from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.ports.store import EpisodeStore
@@ -87,7 +87,7 @@ class QuestionEmbedder:
 
 def fill(store: EpisodeStore, scope: Scope, topics: Topics, count: int) -> None:
     """Store closed and embedded episodes of twenty turns."""
-    hasher, analyzer = TermHasher(store.salt, scope), SnowballAnalyzer()
+    hasher, analyzer = TermHasher(term_key(store.salt, scope)), SnowballAnalyzer()
     said: list[tuple[str, NDArray[np.float32]]] = []
     store.use_model(MODEL)
     for number, turn in enumerate(topics.turns(count), 1):

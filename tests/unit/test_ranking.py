@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
-from octopus_memory.domain.episode import Scope
 from octopus_memory.domain.search import bm25, told
 from octopus_memory.domain.search.bm25 import Postings
 from octopus_memory.domain.search.calibration import Calibration
@@ -27,7 +26,7 @@ from octopus_memory.domain.search.terms import turn_flags
 ASKED = datetime(2024, 3, 13, 15, 30, tzinfo=UTC)
 MANY = 100
 ANALYZER = SnowballAnalyzer()
-HASHER = TermHasher(b"salt" * 8, Scope(tenant="t", agent="a", user="u"))
+HASHER = TermHasher(b"salt" * 8)
 
 
 class Said(NamedTuple):

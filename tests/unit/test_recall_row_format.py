@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from octopus_memory.domain.episode import Scope
 from octopus_memory.domain.search import vectors
 from octopus_memory.domain.search.term_hashing import TermHasher, numbers, unpack_all
 
-HASHER = TermHasher(b"salt", Scope(tenant="acme", agent="hr", user="ana"))
+HASHER = TermHasher(b"salt")
 COUNTS = st.dictionaries(st.text(max_size=5), st.integers(1, 300), max_size=20)
 
 

@@ -25,7 +25,7 @@ from octopus_memory.engine.core import lexicon
 ANALYZER = SnowballAnalyzer()
 AT = datetime(2024, 3, 13, tzinfo=UTC)
 SCOPE = Scope(tenant="acme", agent="hr", user="ana")
-HASHER = TermHasher(b"salt", SCOPE)
+HASHER = TermHasher(b"salt")
 TELLING = ["I", "Last", "week,", "3", "don't", "US", "北京", "déjà-vu"]
 LEXICON = lexicon.Lexicon(ANALYZER, lambda _: HASHER)
 

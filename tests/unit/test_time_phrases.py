@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
 from octopus_memory.adapters.embedders.minilm import MiniLMEmbedder
-from octopus_memory.domain.episode import Scope
 from octopus_memory.domain.search.languages import Reading
 from octopus_memory.domain.search.query import QueryPlan, plan_query
 from octopus_memory.domain.search.temporal import Order, session_cue, told_spans
@@ -19,7 +18,7 @@ from octopus_memory.domain.search.time_phrases import in_english, times_in_engli
 ASKED = datetime(2024, 3, 13, 15, 30, tzinfo=UTC)
 """A Wednesday."""
 ANALYZER = SnowballAnalyzer()
-HASHER = TermHasher(b"salt" * 8, Scope(tenant="t", agent="a", user="u"))
+HASHER = TermHasher(b"salt" * 8)
 LANGUAGES = ["german", "french", "spanish", "chinese"]
 
 

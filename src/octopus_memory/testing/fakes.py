@@ -27,7 +27,7 @@ from ..ports.values import Append, Closing, Idempotency, Lexical, NewSummary, Ne
 START = datetime(2025, 3, 14, 9, 26, 53, 589793, tzinfo=UTC)
 """Default time of everything in tests."""
 _BETWEEN_TURNS = timedelta(seconds=10)
-_HASHER = TermHasher(b"octopus", Scope(tenant="fake", agent="fake", user="fake"))
+_HASHER = TermHasher(b"octopus")
 
 
 class FixedClock:

@@ -23,12 +23,16 @@ _OF_A_DIGEST = np.uint32((1 << 8 * NUMBER) - 1)
 _MOST_OFTEN = 255
 
 
+def term_key(salt: bytes, scope: Scope) -> bytes:
+    """The key of a scope's terms, from the secret of its database."""
+    names = length_prefixed(scope.tenant, scope.agent, scope.user)
+    return blake2b(names, key=salt[:64], digest_size=32).digest()
+
+
 class TermHasher:
     """Hashes the terms of one scope."""
 
-    def __init__(self, salt: bytes, scope: Scope) -> None:
-        names = length_prefixed(scope.tenant, scope.agent, scope.user)
-        key = blake2b(names, key=salt[:64], digest_size=32).digest()
+    def __init__(self, key: bytes) -> None:
         # Copying a keyed state is faster than keying a new one for each term.
         self._begin = blake2b(key=key, digest_size=_DIGEST).copy
 

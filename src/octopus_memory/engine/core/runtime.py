@@ -17,7 +17,7 @@ from ...domain.episode import Scope
 from ...domain.memo import Memo
 from ...domain.policy import MemoryConfig, PiiMode
 from ...domain.search.calibration import Calibration
-from ...domain.search.term_hashing import TermHasher
+from ...domain.search.term_hashing import TermHasher, term_key
 from ...domain.sharing import SHARE_FACTS, TENANT_SETTINGS, FactSharing
 from ...ports.admin import AgentSettings
 from ...ports.index import RecallIndex
@@ -89,7 +89,7 @@ class Runtime:
     counts: Counts = field(default_factory=Counts)
 
     def __post_init__(self) -> None:
-        self._hasher = lru_cache(maxsize=4096)(lambda scope: TermHasher(self.store.salt, scope))
+        self._hasher = lru_cache(maxsize=4096)(self._new_hasher)
         self._configs: dict[tuple[str | None, str], tuple[float, InForce]] = {}
         self._sharing: dict[str, tuple[float, FactSharing | None]] = {}
         # Agents often ask the same question twice: for the block and for a search.
@@ -111,6 +111,9 @@ class Runtime:
     def hasher(self, scope: Scope) -> TermHasher:
         known: TermHasher = self._hasher(scope)
         return known
+
+    def _new_hasher(self, scope: Scope) -> TermHasher:
+        return TermHasher(term_key(self.store.salt, scope))
 
     def config(self, tenant: str | None, agent: str) -> MemoryConfig:
         """Return the agent's effective settings."""

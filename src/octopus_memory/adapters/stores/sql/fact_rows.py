@@ -10,6 +10,7 @@ from ....domain.errors import StoreCorrupt
 from ....domain.facts import Fact, FactKind, FactOrigin
 from . import codec, column_values, rows
 from .lazy import Connection
+from .seals import FACT, Seal
 from .statements import meta
 
 NEW_FACT = (
@@ -32,7 +33,9 @@ NEW_FACT = (
 )
 
 
-def new_row(episode_key: dict[str, Any], fact: Fact, digests: Digests) -> tuple[Any, ...]:
+def new_row(
+    seal: Seal, episode_key: dict[str, Any], fact: Fact, digests: Digests
+) -> tuple[Any, ...]:
     values: dict[str, Any] = {
         **episode_key,
         "id": fact.id,
@@ -52,24 +55,25 @@ def new_row(episode_key: dict[str, Any], fact: Fact, digests: Digests) -> tuple[
         values |= {"codec": None, "content": None, "deleted_at": fact.since}
         values["slot_digest"] = digests.of(fact.kind, fact.slot)
     else:
-        values |= pack(fact)
+        values |= pack(seal, fact)
     return tuple(values[name] for name in NEW_FACT)
 
 
-def pack(fact: Fact) -> dict[str, Any]:
-    mark, payload = codec.encode([fact.slot, fact.text])
+def pack(seal: Seal, fact: Fact) -> dict[str, Any]:
+    mark, payload = seal.encode(FACT, fact.id, [fact.slot, fact.text])
     return {"codec": mark, "content": payload}
 
 
-def content(row: rows.Row) -> tuple[str, str]:
+def content(conn: Connection, row: rows.Row) -> tuple[str, str]:
     """The slot and the text."""
-    slot, text = _unpack([row.codec], [row.content])[0]
+    slot, text = _unpack(conn, [row])[0]
     return slot, text
 
 
-def _unpack(marks: Sequence[int], payloads: Sequence[bytes]) -> list[tuple[str, str]]:
+def _unpack(conn: Connection, found: Sequence[rows.Row]) -> list[tuple[str, str]]:
     contents: list[tuple[str, str]] = []
-    for content in codec.decode_many(marks, payloads):
+    columns = zip(*((row.scope_id, row.id, row.codec, row.content) for row in found), strict=True)
+    for content in codec.decode_many(*conn.seals.open_many(FACT, *columns)) if found else ():
         match content:
             case [str(slot), str(text)]:
                 contents.append((slot, text))
@@ -83,7 +87,7 @@ def read(
 ) -> list[Fact]:
     """Facts from rows; a deleted fact gets the slot of a row with the same slot digest."""
     there = [row for row in found if row.deleted_at is None]
-    contents = _unpack([row.codec for row in there], [row.content for row in there])
+    contents = _unpack(conn, there)
     facts = [_fact(row, *content) for row, content in zip(there, contents, strict=True)]
     deleted = [row for row in found if row.deleted_at is not None]
     if deleted:
@@ -101,7 +105,7 @@ def slots_of(conn: Connection, found: Iterable[rows.Row]) -> dict[bytes, str]:
     if not there:
         return {}
     digests = Digests(conn, there[0].tenant, there[0].scope_id)
-    contents = _unpack([row.codec for row in there], [row.content for row in there])
+    contents = _unpack(conn, there)
     return {
         digests.of(row.kind, slot): slot for row, (slot, _) in zip(there, contents, strict=True)
     }
@@ -138,7 +142,7 @@ class Digests:
     def of(self, *parts: str) -> bytes:
         # Read the salt on first use, because most calls need no digest.
         if self._key is None:
-            salt = meta.get(self._conn, meta.SALT) or b""
+            salt = meta.salt(self._conn)
             self._key = blake2b(self._own, key=salt[:64], digest_size=32).digest()
         joined = "\0".join(parts).encode("utf-8", "surrogatepass")
         return blake2b(joined, key=self._key, digest_size=16).digest()

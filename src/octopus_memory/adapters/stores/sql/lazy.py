@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from . import schema, types
+    from .seals import Seals
 else:
 
     class _Later(ModuleType):
@@ -194,6 +195,9 @@ class Result(Protocol):
 
 class Connection(Protocol):
     """Executes statements inside a transaction."""
+
+    seals: Seals
+    """What seals and opens the values of each scope."""
 
     @property
     def product(self) -> str: ...

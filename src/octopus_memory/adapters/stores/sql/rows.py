@@ -18,8 +18,9 @@ from ....domain.message import Json, Message, Role
 from ....ports.recall_rows import RowPart, WorkKind
 from ....ports.values import SUMMARY_ORDINAL, Lexical, NewTurn
 from . import codec, column_values
-from .lazy import sa, schema
+from .lazy import Connection, sa, schema
 from .results import columns_of
+from .seals import MESSAGE, METADATA, SUMMARY, TOOL_CALLS, Seal, Seals
 
 E = TypeVar("E", bound=StrEnum)
 Row: TypeAlias = Any
@@ -46,7 +47,6 @@ _TOOL_KEYS = frozenset(
 _NO_EPISODE = frozenset(
     {
         "tenant",
-        "scope_id",
         "order_at",
         "opened_at",
         "touched_at",
@@ -69,6 +69,7 @@ _TURN = (
     "has_pii",
     "embedding_ref",
     "is_indexed",
+    "scope_id",
     "codec",
     "message",
     "tool_codec",
@@ -139,12 +140,13 @@ _make_turn = maker(Turn)
 _make_message = maker(Message)
 
 
-def episode(row: Row, scope: Scope) -> Episode:
-    summary = unpack_summary(row.summary_codec, row.summary)
+def episode(conn: Connection, row: Row, scope: Scope) -> Episode:
+    seal = conn.seals.of(row.scope_id)
+    summary = unpack_summary(seal, row)
     return _make_episode(
         row.id,
         scope,
-        row.session_id,
+        seal.open_name(row.session_id),
         row.started_at,
         row.last_message_at,
         row.ended_at,
@@ -158,16 +160,22 @@ def episode(row: Row, scope: Scope) -> Episode:
         bool(row.is_archived),
         row.archived_at,
         bool(row.is_cold),
-        load_json(row.metadata or "{}"),
+        seal.load_json(METADATA, row.session_id, row.metadata or "{}"),
     )
 
 
-def session(row: Row, scope: Scope) -> Session:
+def session_id(conn: Connection, row: Row) -> str:
+    """The name of a session, which its row may have sealed."""
+    return conn.seals.of(row.scope_id).open_name(row.session_id)
+
+
+def session(conn: Connection, row: Row, scope: Scope) -> Session:
+    seal = conn.seals.of(row.scope_id)
     return Session(
-        id=row.session_id,
+        id=seal.open_name(row.session_id),
         scope=scope,
         status=one_of(_STATUSES, row.status),
-        metadata=load_json(row.metadata),
+        metadata=seal.load_json(METADATA, row.session_id, row.metadata),
         created_at=row.created_at,
         last_seen_at=row.last_seen_at or row.created_at,
     )
@@ -180,32 +188,42 @@ def one_of(known: Mapping[str, E], word: str) -> E:
         raise StoreCorrupt(column_values.DAMAGED) from error
 
 
-def turns(found: Iterable[Row], session_id: str | None = None) -> list[Turn]:
+def turns(conn: Connection, found: Iterable[Row], session_id: str | None = None) -> list[Turn]:
     """Turns from rows of `turn_columns`, followed by the session's id unless that is given."""
     columns = columns_of(found)
     if not columns:
         return []
-    episode_id, ordinal, turn_id, at, tokens, has_pii, refs, indexed, *packed = columns[
+    episode_id, ordinal, turn_id, at, tokens, has_pii, refs, indexed, scope_ids, *packed = columns[
         :_TURN_WIDTH
     ]
-    messages = map(_make_message, _unpack(*packed))
-    sessions = columns[_TURN_WIDTH] if session_id is None else repeat(session_id)
+    messages = map(_make_message, _unpack(conn.seals, scope_ids, turn_id, *packed))
+    sessions: Iterable[str] = repeat(session_id or "")
+    if session_id is None:
+        sessions = columns[_TURN_WIDTH]
+        if conn.seals.are_on:
+            sessions = [
+                conn.seals.of(o).open_name(s) for o, s in zip(scope_ids, sessions, strict=True)
+            ]
     found_pii, is_indexed = map(bool, has_pii), map(bool, indexed)
     said = (turn_id, episode_id, sessions, ordinal, messages, tokens, at)
     return list(map(_make_turn, *said, found_pii, refs, is_indexed))
 
 
 def _unpack(
+    seals: Seals,
+    scope_ids: Sequence[int],
+    ids: Sequence[UUID],
     marks: Sequence[int],
     payloads: Sequence[bytes],
     tool_marks: Sequence[int | None],
     tool_payloads: Sequence[bytes | None],
 ) -> list[Any]:
-    bodies = codec.decode_many(marks, payloads)
+    bodies = codec.decode_many(*seals.open_many(MESSAGE, scope_ids, ids, marks, payloads))
     if any(tool_payloads):
         for i, tools in enumerate(tool_payloads):
             if tools is not None:
-                bodies[i] |= _json(tool_marks[i], tools)
+                seal = seals.of(scope_ids[i])
+                bodies[i] |= _json(*seal.open(TOOL_CALLS, ids[i], tool_marks[i], tools))
     return bodies
 
 
@@ -216,46 +234,41 @@ def _json(mark: int | None, payload: bytes) -> Any:
     return codec.decode(mark, payload)
 
 
-def pack_message(message: Message) -> dict[str, Any]:
-    return dict(zip(_PACKED, _packed(message), strict=True))
+def pack_message(seal: Seal, turn_id: UUID, message: Message) -> dict[str, Any]:
+    return dict(zip(_PACKED, _packed(seal, turn_id, message), strict=True))
 
 
-def _packed(message: Message) -> tuple[int, bytes, int | None, bytes | None]:
+def _packed(
+    seal: Seal, turn_id: UUID, message: Message
+) -> tuple[int, bytes, int | None, bytes | None]:
     said, tool_mark, tool_payload = message.body, None, None
     if not _TOOL_KEYS.isdisjoint(said):
         tools = {key: said[key] for key in said if key in _TOOL_KEYS}
         said = {key: said[key] for key in said if key not in _TOOL_KEYS}
-        tool_mark, tool_payload = codec.encode(tools)
-    mark, payload = codec.encode(said)
+        tool_mark, tool_payload = seal.encode(TOOL_CALLS, turn_id, tools)
+    mark, payload = seal.encode(MESSAGE, turn_id, said)
     return mark, payload, tool_mark, tool_payload
 
 
-def pack_summary(summary: Summary | None) -> dict[str, Any]:
+NO_SUMMARY = {"summary_codec": None, "summary": None}
+
+
+def pack_summary(seal: Seal, episode_id: UUID, summary: Summary | None) -> dict[str, Any]:
     if summary is None:
-        return {"summary_codec": None, "summary": None}
-    mark, payload = codec.encode([summary.text, *summary.key_facts])
+        return NO_SUMMARY
+    mark, payload = seal.encode(SUMMARY, episode_id, [summary.text, *summary.key_facts])
     return {"summary_codec": mark, "summary": payload}
 
 
-def unpack_summary(mark: int | None, payload: bytes | None) -> Summary | None:
-    if mark is None or payload is None:
+def unpack_summary(seal: Seal, row: Row) -> Summary | None:
+    if row.summary_codec is None or row.summary is None:
         return None
-    kept = _json(mark, payload)
+    kept = _json(*seal.open(SUMMARY, row.id, row.summary_codec, row.summary))
     return Summary(text=kept[0], key_facts=tuple(kept[1:]))
 
 
 def dump_json(value: Mapping[str, Json]) -> str:
     return json.dumps(value, allow_nan=False)
-
-
-def load_json(text: str) -> dict[str, Json]:
-    if text == "{}":
-        return {}
-    try:
-        loaded: dict[str, Json] = json.loads(text)
-    except (TypeError, ValueError) as error:
-        raise StoreCorrupt(column_values.DAMAGED) from error
-    return loaded
 
 
 def stored_turn(new: NewTurn, episode_id: UUID, session_id: str, ordinal: int) -> Turn:
@@ -275,7 +288,7 @@ def stored_turn(new: NewTurn, episode_id: UUID, session_id: str, ordinal: int) -
 
 
 def new_turns(
-    turns: Sequence[NewTurn], first: int, episode: Mapping[str, Any]
+    seal: Seal, turns: Sequence[NewTurn], first: int, episode: Mapping[str, Any]
 ) -> list[tuple[Any, ...]]:
     """Rows of `NEW_TURN`, for consecutive turns of one episode."""
     whose = [episode[name] for name in _WHOSE]
@@ -290,7 +303,7 @@ def new_turns(
             _as_name(new.message.agent),
             new.has_pii,
             new.indexed,
-            *_packed(new.message),
+            *_packed(seal, new.id, new.message),
         )
         for ordinal, new in enumerate(turns, first)
     ]

@@ -16,6 +16,7 @@ from ....domain.errors import StoreCorrupt, StoreError
 from ....ports.models import Clock
 from . import column_values
 from .lazy import Connection, Result, Statement, sa
+from .seals import OFF
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,6 +41,7 @@ class CoreConnection:
     def __init__(self, core: sa.Connection) -> None:
         self._core = core
         self.product = core.dialect.name
+        self.seals = OFF
 
     def execute(self, statement: Statement[Any] | sa.Executable, given: Any = None) -> Result:
         made = statement() if isinstance(statement, Statement) else statement

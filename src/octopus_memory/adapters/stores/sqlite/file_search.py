@@ -15,6 +15,7 @@ from ....domain.erasure import FileSearch, Subject
 from ....ports.privacy import Trace
 from ..sql import codec
 from ..sql.lazy import Connection, sa, schema
+from ..sql.seals import MESSAGE
 
 _START, _LONGEST = 8, 32
 """The length of a sample, and of the prefix that finds it."""
@@ -80,12 +81,14 @@ def take(conn: Connection, subject: Subject) -> Prints:
 
     for table, columns in _of(subject):
         own = [table.c[column] for column in columns if column in table.c]
-        found = conn.execute(sa.select(*own).where(_theirs(table, subject)))
+        found = conn.execute(sa.select(*own).where(_theirs(conn, table, subject)))
         for row in chain.from_iterable(found.partitions(_MOST)):
             keep(table.name.removeprefix("octopus_"), row)
     for row in _texts(conn, subject):
-        body: Any = codec.decode(row.codec, row.message)
-        text = body["content"] if row.codec in codec.SAID else json.dumps(body, ensure_ascii=False)
+        seal = conn.seals.of(row.scope_id)
+        mark, payload = seal.open(MESSAGE, row.id, row.codec, row.message)
+        body: Any = codec.decode(mark, payload)
+        text = body["content"] if mark in codec.SAID else json.dumps(body, ensure_ascii=False)
         keep("text", [text.encode("utf-8", "surrogatepass")])
     return _sampled(prints)
 
@@ -110,9 +113,10 @@ def _of(subject: Subject) -> list[tuple[sa.Table, Sequence[str]]]:
     return [*by_episode, (schema.turns, ("id",))]
 
 
-def _theirs(table: sa.Table, subject: Subject) -> sa.ColumnElement[bool]:
+def _theirs(conn: Connection, table: sa.Table, subject: Subject) -> sa.ColumnElement[bool]:
     scopes, episodes = schema.scopes, schema.episodes
-    wanted = [scopes.c.tenant == subject.tenant, scopes.c.user == subject.user]
+    user = conn.seals.user(subject.tenant, subject.user)
+    wanted = [scopes.c.tenant == subject.tenant, scopes.c.user == user]
     if subject.agent is not None:
         wanted.append(scopes.c.agent == subject.agent)
     if table is scopes:
@@ -126,7 +130,9 @@ def _theirs(table: sa.Table, subject: Subject) -> sa.ColumnElement[bool]:
 
 def _texts(conn: Connection, subject: Subject) -> Iterator[Any]:
     turns = schema.turns
-    asked = sa.select(turns.c.codec, turns.c.message).where(_theirs(turns, subject))
+    asked = sa.select(turns.c.scope_id, turns.c.id, turns.c.codec, turns.c.message).where(
+        _theirs(conn, turns, subject)
+    )
     yield from conn.execute(asked.order_by(turns.c.row).limit(_MOST))
 
 

@@ -11,6 +11,7 @@ from .....domain.message import Json
 from .....ports.admin import AgentSettings
 from .. import rows
 from ..lazy import Connection, sa, schema, sql, without_snapshot
+from ..seals import load_json
 from . import audit
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ def config(conn: Connection, tenant: str | None, agent: str) -> AgentSettings:
     texts = dict(_select(conn, tenant, agent).all())
     own, for_all = texts.get(tenant), texts.get(FOR_ALL)
     return AgentSettings(
-        for_all=None if for_all is None else rows.load_json(for_all),
-        own=None if own is None or tenant == FOR_ALL else rows.load_json(own),
+        for_all=None if for_all is None else load_json(for_all),
+        own=None if own is None or tenant == FOR_ALL else load_json(own),
         version=_version(texts),
     )
 
@@ -72,8 +73,7 @@ def _version(texts: Mapping[str, str]) -> str:
 @without_snapshot
 def configs(conn: Connection) -> dict[tuple[str | None, str], Mapping[str, Json]]:
     return {
-        (row.tenant or None, row.agent): rows.load_json(row.config)
-        for row in conn.execute(_configs)
+        (row.tenant or None, row.agent): load_json(row.config) for row in conn.execute(_configs)
     }
 
 

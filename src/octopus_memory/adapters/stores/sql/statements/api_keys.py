@@ -6,8 +6,8 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from .. import rows
 from ..lazy import Connection, sa, schema, sql, types, without_snapshot
+from ..seals import load_json
 from . import audit, meta
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _key(row: sa.Row[Any]) -> ApiKey:
     # Imported late because only a service has keys.
     from .....domain.identity import AccessRole, ApiKey
 
-    agents: Any = None if row.agents is None else rows.load_json(row.agents)
+    agents: Any = None if row.agents is None else load_json(row.agents)
     return ApiKey(
         id=row.id,
         tenant=row.tenant,

@@ -13,6 +13,7 @@ from .....domain.message import Json
 from .....ports.values import Append, Placeholder, Target
 from .. import column_values, rows
 from ..lazy import Connection, sa, schema, sql, types
+from ..seals import METADATA
 from . import (
     agent_configs,
     close,
@@ -99,7 +100,7 @@ def _reopen() -> sa.Update:
             end_reason=None,
             opened_at=sa.bindparam("now_"),
             summarized_by=None,
-            **rows.pack_summary(None),
+            **rows.NO_SUMMARY,
         )
     )
 
@@ -214,18 +215,18 @@ def _is_indexed_later(write: Append) -> bool:
 
 
 def _start(conn: Connection, scope_id: int, first_seq: int, write: Append) -> int:
-    session = _check_none_open(conn, scope_id, write)
-    whose = {
+    session, seal = _check_none_open(conn, scope_id, write), conn.seals.of(scope_id)
+    whose: dict[str, Any] = {
         "tenant": write.scope.tenant,
         "scope_id": scope_id,
-        "session_id": write.session_id,
+        "session_id": seal.name(write.session_id),
     }
     if session.known:
         _set_session(conn, scope_id, write)
     else:
         new = {
             "status": SessionStatus.ACTIVE.value,
-            "metadata": rows.dump_json(write.metadata or {}),
+            "metadata": seal.dump_json(METADATA, whose["session_id"], write.metadata or {}),
             "created_at": write.at,
         }
         conn.execute(_insert_session, whose | new)
@@ -264,22 +265,25 @@ def _start_time(latest: datetime | None, write: Append) -> datetime:
 
 def _check_none_open(conn: Connection, scope_id: int, write: Append) -> rows.Row:
     """The session: whether it is known, and when its latest episode started."""
-    [row] = conn.execute(_session_state, {"scope_": scope_id, "session_": write.session_id})
+    name = conn.seals.of(scope_id).name(write.session_id)
+    [row] = conn.execute(_session_state, {"scope_": scope_id, "session_": name})
     if row.still_open:
         raise EpisodeChanged(write.session_id)
     return row
 
 
 def _set_session(conn: Connection, scope_id: int, write: Append) -> None:
+    seal = conn.seals.of(scope_id)
+    name = seal.name(write.session_id)
     values: dict[str, Any] = {
         "scope_": scope_id,
-        "session_": write.session_id,
+        "session_": name,
         "status_": SessionStatus.ACTIVE.value,
     }
     statement = common.set_session_status
     if write.metadata is not None:
         statement = _set_metadata
-        values["metadata_"] = rows.dump_json(write.metadata)
+        values["metadata_"] = seal.dump_json(METADATA, name, write.metadata)
     conn.execute(statement, values)
 
 
@@ -295,7 +299,7 @@ def _grow(conn: Connection, scope_id: int, first_seq: int, write: Append) -> tup
     row = conn.execute(
         _grow_unindexed if at_once else _grow_episode,
         {
-            **common.scope_params(write.scope),
+            **common.scope_params(conn, write.scope),
             "episode_": write.episode_id,
             "messages": len(write.turns),
             "input": spent,
@@ -347,7 +351,7 @@ def _resume(conn: Connection, scope_id: int, write: Append) -> None:
 
 
 def _check_exists(conn: Connection, write: Append) -> None:
-    this = {**common.scope_params(write.scope), "episode_": write.episode_id}
+    this = {**common.scope_params(conn, write.scope), "episode_": write.episode_id}
     if conn.execute(_episode_id, this).first() is None:
         raise EpisodeNotFound(write.episode_id)
 
@@ -366,7 +370,8 @@ def _insert(
 ) -> list[Turn]:
     if not write.turns:
         return []
-    log = rows.new_turns(write.turns, first, episode)
+    seal = conn.seals.of(episode["scope_id"])
+    log = rows.new_turns(seal, write.turns, first, episode)
     conn.insert(_insert_turns, rows.NEW_TURN, log)
     if not _is_indexed_later(write):
         index_turns.insert_new(conn, episode, write.turns, first, first_seq, now=write.now)
@@ -393,8 +398,11 @@ def touch(
     if locked is None or state is None:
         raise SessionNotFound(session_id)
     if metadata is not None:
-        this = {"scope_": locked.id, "session_": session_id, "status_": state.session.status.value}
-        conn.execute(_set_metadata, this | {"metadata_": rows.dump_json(metadata)})
+        seal = conn.seals.of(locked.id)
+        name = seal.name(session_id)
+        this = {"scope_": locked.id, "session_": name, "status_": state.session.status.value}
+        said = {"metadata_": seal.dump_json(METADATA, name, metadata)}
+        conn.execute(_set_metadata, this | said)
     if placeholders and state.episode is not None:
         episode_key = common.episode_key(scope, locked.id, state.episode.id)
         put_placeholders(conn, episode_key, session_id, placeholders)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import rows
 from ..lazy import Connection, sa, schema, sql, without_snapshot
+from ..seals import load_json
 from . import meta
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _entry(row: sa.Row[Any]) -> AuditEntry:
         action=row.action,
         subject=row.subject,
         outcome=row.outcome,
-        detail=rows.load_json(row.detail),
+        detail=load_json(row.detail),
         previous=row.previous,
         hash=row.hash,
     )

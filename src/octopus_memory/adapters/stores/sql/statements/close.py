@@ -132,6 +132,7 @@ def end(
     """
     new = closing.summary
     this = {"episode_": episode_key["episode_id"], "scope_": episode_key["scope_id"]}
+    seal = conn.seals.of(episode_key["scope_id"])
     check_not_rewritten(conn, this, session_id, new)
     conn.execute(
         _end_episode,
@@ -142,7 +143,7 @@ def end(
             "by_": None if new is None else new.by,
             "last_": None if new is None else seq,
         }
-        | rows.pack_summary(None if new is None else new.summary),
+        | rows.pack_summary(seal, this["episode_"], None if new is None else new.summary),
     )
     if closing.input_tokens is not None:
         conn.execute(_set_input, this | {"tokens_": closing.input_tokens})
@@ -152,7 +153,7 @@ def end(
         common.set_session_status,
         {
             "scope_": episode_key["scope_id"],
-            "session_": session_id,
+            "session_": seal.name(session_id),
             "status_": SessionStatus.after(closing.reason).value,
         },
     )
@@ -195,7 +196,7 @@ def put_summary(
     conn.execute(
         _set_summary,
         {"episode_": episode_id, "scope_": scope_id, "by_": summary.by, "last_": seq}
-        | rows.pack_summary(summary.summary),
+        | rows.pack_summary(conn.seals.of(scope_id), episode_id, summary.summary),
     )
     episode_key = common.episode_key(scope, scope_id, episode_id)
     placeholders.put(conn, episode_key, before.session_id, summary.placeholders)
@@ -245,7 +246,8 @@ def _insert_summary(
         "at": at,
         "model_id": None,
     }
-    conn.execute(common.insert_recall, episode_key | row | rows.lexical_columns(new.lexical))
+    row = episode_key | row | rows.lexical_columns(new.lexical)
+    conn.execute(common.insert_recall, conn.seals.of(episode_key["scope_id"]).recall_row(row))
     work = [rows.work_row(WorkKind.EMBED, episode_key, SUMMARY_ORDINAL, seq, now)]
     if new.improve:
         work.append(rows.work_row(WorkKind.SUMMARIZE, episode_key, SUMMARY_ORDINAL, seq, now))

@@ -32,9 +32,22 @@ def this_scope() -> sa.ColumnElement[bool]:
     )
 
 
-def scope_params(scope: Scope) -> dict[str, Any]:
+def scope_params(conn: Connection, scope: Scope) -> dict[str, Any]:
     """The parameters of `this_scope`."""
-    return {"tenant_": scope.tenant, "agent_": scope.agent, "user_": scope.user}
+    user = conn.seals.user(scope.tenant, scope.user)
+    return {"tenant_": scope.tenant, "agent_": scope.agent, "user_": user}
+
+
+def session_params(conn: Connection, scope: Scope, session_id: str) -> dict[str, Any]:
+    """The parameters of `this_scope` and of a session in it."""
+    name = conn.seals.find(scope).name(session_id)
+    return scope_params(conn, scope) | {"session_": name}
+
+
+def scope_of(conn: Connection, row: Any, scope_id: int) -> Scope:
+    """The scope of a row with the columns that name it."""
+    user = conn.seals.user_of(scope_id, row.user)
+    return Scope(tenant=row.tenant, agent=row.agent, user=user)
 
 
 @cache

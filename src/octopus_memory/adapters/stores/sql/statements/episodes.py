@@ -155,13 +155,13 @@ def _turns_between() -> sa.Select[Any]:
 
 @without_snapshot
 def session(conn: Connection, scope: Scope, session_id: str) -> SessionState | None:
-    row = conn.execute(
-        _session, common.scope_params(scope) | {"session_": session_id}
-    ).one_or_none()
+    row = conn.execute(_session, common.session_params(conn, scope, session_id)).one_or_none()
     if row is None:
         # Unknown, or all its episodes are deleted.
         return None
-    return SessionState(session=rows.session(row, scope), episode=rows.episode(row, scope))
+    return SessionState(
+        session=rows.session(conn, row, scope), episode=rows.episode(conn, row, scope)
+    )
 
 
 def replay(
@@ -188,10 +188,10 @@ def replay(
                 "database from a backup"
             )
     return SessionReplay(
-        session=rows.session(latest, scope),
+        session=rows.session(conn, latest, scope),
         episodes=tuple(
             [
-                EpisodeReplay(episode=rows.episode(row, scope), turns=said.get(row.id, ()))
+                EpisodeReplay(episode=rows.episode(conn, row, scope), turns=said.get(row.id, ()))
                 for row in found
             ]
         ),
@@ -202,7 +202,7 @@ def _episodes_of(
     conn: Connection, scope: Scope, session_id: str, last: int | None
 ) -> list[rows.Row]:
     """All episodes of a session, or as many of the latest as its last turns need."""
-    parameters = common.scope_params(scope) | {"session_": session_id}
+    parameters = common.session_params(conn, scope, session_id)
     if last is not None:
         # The first may be open, and so older than the others, or empty.
         found = list(conn.execute(_latest, parameters | {"limit_": last + 1}))
@@ -242,22 +242,23 @@ def _turns_by_episode(
         first, *ids = ids
         parameters = {"tenant_": scope.tenant, "episode_": first, "start_": start}
         read = conn.execute(_turns_from, parameters)
-        said[first] = tuple(rows.turns(read.fetchall(), session_id))
+        said[first] = tuple(rows.turns(conn, read.fetchall(), session_id))
     for some in common.chunks(ids):
         read = conn.execute(_turns_of, {"tenant_": scope.tenant, "ids": some})
-        for episode_id, of_one in groupby(rows.turns(read.fetchall(), session_id), _EPISODE):
+        for episode_id, of_one in groupby(rows.turns(conn, read.fetchall(), session_id), _EPISODE):
             said[episode_id] = tuple(of_one)
     return said
 
 
 def episodes(conn: Connection, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
-    found = results_of(conn, *_by_ids(scope, ids))
-    return {row.id: rows.episode(row, scope) for some in found for row in some}
+    found = results_of(conn, *_by_ids(conn, scope, ids))
+    return {row.id: rows.episode(conn, row, scope) for some in found for row in some}
 
 
-def _by_ids(scope: Scope, ids: Sequence[UUID]) -> list[Asked]:
+def _by_ids(conn: Connection, scope: Scope, ids: Sequence[UUID]) -> list[Asked]:
     return [
-        (_episodes_by_id, common.scope_params(scope) | {"ids": some}) for some in common.chunks(ids)
+        (_episodes_by_id, common.scope_params(conn, scope) | {"ids": some})
+        for some in common.chunks(ids)
     ]
 
 
@@ -265,9 +266,7 @@ def _by_ids(scope: Scope, ids: Sequence[UUID]) -> list[Asked]:
 def episode_ids(
     conn: Connection, scope: Scope, session_id: str, *, deleted: bool = False
 ) -> dict[UUID, int | None]:
-    found = conn.execute(
-        _episode_ids(deleted), common.scope_params(scope) | {"session_": session_id}
-    )
+    found = conn.execute(_episode_ids(deleted), common.session_params(conn, scope, session_id))
     return {
         row.id: None if row.deleted_at is not None or _is_hidden(row) else row.replay_from or 0
         for row in found
@@ -278,40 +277,43 @@ def episode_ids(
 def turns(
     conn: Connection, scope: Scope, episode_id: UUID, *, start: int = 0, stop: int | None = None
 ) -> list[Turn]:
-    parameters = common.scope_params(scope) | {
+    parameters = common.scope_params(conn, scope) | {
         "episode_": episode_id,
         "start_": start,
         "stop_": 2**31 - 1 if stop is None else stop,
     }
-    return rows.turns(conn.execute(_turns_between, parameters).fetchall())
+    return rows.turns(conn, conn.execute(_turns_between, parameters).fetchall())
 
 
 def turn(conn: Connection, scope: Scope, turn_id: UUID) -> Turn | None:
     wanted = _turns_in_scope().where(
         common.undeleted_in_scope(), schema.turns.c.id == sa.bindparam("turn_")
     )
-    given = common.scope_params(scope) | {"turn_": turn_id}
-    found = rows.turns(conn.execute(wanted, given).fetchall())
+    given = common.scope_params(conn, scope) | {"turn_": turn_id}
+    found = rows.turns(conn, conn.execute(wanted, given).fetchall())
     return found[0] if found else None
 
 
-def _by_refs(scope: Scope, refs: Sequence[tuple[UUID, int]]) -> Iterator[Asked]:
+def _by_refs(conn: Connection, scope: Scope, refs: Sequence[tuple[UUID, int]]) -> Iterator[Asked]:
     for some in common.chunks(refs, _SIZES[-1]):
         count = next(size for size in _SIZES if size >= len(some))
         # Repeat the last reference to fill up the statement.
         asked = [*some, *[some[-1]] * (count - len(some))]
         given = dict(zip(_ref_names(count), chain.from_iterable(asked), strict=True))
-        yield _turns_at(count), common.scope_params(scope) | given
+        yield _turns_at(count), common.scope_params(conn, scope) | given
 
 
 @without_snapshot
 def episodes_and_turns(
     conn: Connection, scope: Scope, ids: Sequence[UUID], refs: Sequence[tuple[UUID, int]]
 ) -> tuple[dict[UUID, Episode], list[Turn]]:
-    by_ids = _by_ids(scope, ids)
-    found = results_of(conn, *by_ids, *_by_refs(scope, refs))
-    known = {row.id: rows.episode(row, scope) for some in found[: len(by_ids)] for row in some}
-    return known, [turn for some in found[len(by_ids) :] for turn in rows.turns(some.fetchall())]
+    by_ids = _by_ids(conn, scope, ids)
+    found = results_of(conn, *by_ids, *_by_refs(conn, scope, refs))
+    known = {
+        row.id: rows.episode(conn, row, scope) for some in found[: len(by_ids)] for row in some
+    }
+    said = found[len(by_ids) :]
+    return known, [turn for some in said for turn in rows.turns(conn, some.fetchall())]
 
 
 @cache

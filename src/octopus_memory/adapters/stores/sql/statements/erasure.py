@@ -14,6 +14,7 @@ from .....domain.message import Json
 from .....ports.recall_rows import WorkKind
 from .. import rows
 from ..lazy import Connection, sa, schema, sql_for, without_snapshot
+from ..seals import load_json
 from . import audit, common, forget, holds, ledger, message_keys, meta, mirror, remove, scopes
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ def _facts(done: Erasure) -> dict[str, Json]:
 
 
 def _erase_scopes(conn: Connection, subject: Subject, erasure: Erasure) -> Erasure:
-    wanted = [schema.scopes.c.tenant == subject.tenant, schema.scopes.c.user == subject.user]
+    user = conn.seals.user(subject.tenant, subject.user)
+    wanted = [schema.scopes.c.tenant == subject.tenant, schema.scopes.c.user == user]
     if subject.agent is not None:
         wanted.append(schema.scopes.c.agent == subject.agent)
     found = conn.execute(
@@ -133,7 +135,8 @@ def _of_scope(table: sa.Table, scope_id: int, tenant: str) -> sa.Delete:
 def _drop_api_keys(conn: Connection, subject: Subject) -> int:
     """Delete the API keys that name the subject as their user."""
     keys = schema.keys
-    mine = sa.delete(keys).where(keys.c.tenant == subject.tenant, keys.c.user == subject.user)
+    user = conn.seals.user(subject.tenant, subject.user)
+    mine = sa.delete(keys).where(keys.c.tenant == subject.tenant, keys.c.user == user)
     return conn.execute(mine).rowcount
 
 
@@ -146,7 +149,7 @@ def _erase_episode(
         sa.select(schema.episodes.c.session_id).where(
             common.in_scope(), schema.episodes.c.id == episode_id
         ),
-        common.scope_params(scope),
+        common.scope_params(conn, scope),
     ).one_or_none()
     if locked is None or known is None:
         raise EpisodeNotFound(episode_id)
@@ -166,9 +169,9 @@ def _erase_session(
     locked = scopes.lock_scope(conn, scope)
     found = conn.execute(
         sa.select(schema.episodes.c.id).where(
-            common.in_scope(), schema.episodes.c.session_id == session_id
+            common.in_scope(), schema.episodes.c.session_id == sa.bindparam("session_")
         ),
-        common.scope_params(scope),
+        common.session_params(conn, scope, session_id),
     )
     ids: list[UUID] = list(found.scalars())
     if locked is None or not ids:
@@ -179,9 +182,10 @@ def _erase_session(
         gone = {"waiting work": _count(conn, schema.work, _own_work(locked.id, episode_id))}
         gone |= remove.episode(conn, scope, locked.id, episode_id, now=erasure.at)
         removed = {name: removed.get(name, 0) + count for name, count in gone.items()}
-    this = {"scope_": locked.id, "session_": session_id}
+    name = conn.seals.of(locked.id).name(session_id)
+    this = {"scope_": locked.id, "session_": name}
     removed["message keys"] = conn.execute(message_keys.drop_of_session, this).rowcount
-    removed["sessions"] = remove.empty_session(conn, locked.id, session_id)
+    removed["sessions"] = remove.empty_session(conn, locked.id, name)
     removed["scopes"] = _remove_empty_scope(conn, locked.id)
     return replace(erasure, removed=removed, scope_ids=(locked.id,), episode_ids=tuple(ids))
 
@@ -304,7 +308,7 @@ def _erasure(row: sa.Row[Any]) -> Erasure:
     from .....domain.erasure import Erasure
     from .....domain.forget import Chosen
 
-    facts: Any = rows.load_json(row.facts)
+    facts: Any = load_json(row.facts)
     chosen = facts.get("chosen")
     return Erasure(
         id=row.id,
@@ -319,5 +323,5 @@ def _erasure(row: sa.Row[Any]) -> Erasure:
         actor=facts["actor"],
         physical=facts["physical"],
         number=facts["number"],
-        receipt=None if row.receipt is None else rows.load_json(row.receipt),
+        receipt=None if row.receipt is None else load_json(row.receipt),
     )

@@ -99,7 +99,7 @@ def drop_of_episode() -> sa.Delete:
 
 @without_snapshot
 def newest(conn: Connection, scope: Scope, until: datetime | None) -> list[Fact]:
-    asked = common.scope_params(scope) | {"until_": until or column_values.OPEN_END}
+    asked = common.scope_params(conn, scope) | {"until_": until or column_values.OPEN_END}
     found = list(conn.execute(_newest, asked))
     if len(found) == MOST_FACTS_READ:
         known = {row.id for row in found}
@@ -120,7 +120,7 @@ def undeleted_ids(conn: Connection, scope_id: int, episode_id: UUID) -> set[UUID
 
 def given(conn: Connection, scope: Scope, until: datetime | None) -> list[Fact]:
     own = _until().where(schema.facts.c.episode_id.is_(None))
-    asked = common.scope_params(scope) | {"until_": until or column_values.OPEN_END}
+    asked = common.scope_params(conn, scope) | {"until_": until or column_values.OPEN_END}
     return _by_time(conn, scope, list(conn.execute(own, asked)))
 
 
@@ -128,7 +128,7 @@ def _by_time(conn: Connection, scope: Scope, found: list[rows.Row]) -> list[Fact
     slots = None
     if any(row.deleted_at is not None for row in found):
         # A deleted fact has the slot of any other fact with its slot digest.
-        others = list(conn.execute(_visible(), common.scope_params(scope)))
+        others = list(conn.execute(_visible(), common.scope_params(conn, scope)))
         slots = fact_rows.slots_of(conn, others)
         found = [row for row in found if row.deleted_at is None or row.slot_digest in slots]
     facts = fact_rows.read(conn, found, slots)
@@ -197,7 +197,7 @@ def clear(conn: Connection, scope_id: int, ids: Collection[UUID], *, at: datetim
 
 
 def _clear(conn: Connection, row: rows.Row, *, at: datetime) -> None:
-    slot, text = fact_rows.content(row)
+    slot, text = fact_rows.content(conn, row)
     digests = fact_rows.Digests(conn, row.tenant, row.scope_id)
     _update(
         conn,
@@ -222,7 +222,7 @@ def _lock_fact(conn: Connection, scope: Scope, fact_id: UUID) -> rows.Row:
 
 
 def _find(conn: Connection, scope: Scope, fact_id: UUID) -> rows.Row:
-    return conn.execute(_fact, common.scope_params(scope) | {"id_": fact_id}).one_or_none()
+    return conn.execute(_fact, common.scope_params(conn, scope) | {"id_": fact_id}).one_or_none()
 
 
 def _update(conn: Connection, scope_id: int, fact_id: UUID, **values: Any) -> None:
@@ -280,7 +280,7 @@ def rewrite(
                 source.is_(None) if episode_id is None else source == episode_id,
                 table.c.deleted_at.is_(None),
             )
-            .values(**fact_rows.pack(fact))
+            .values(**fact_rows.pack(conn.seals.of(scope_id), fact))
         )
 
 
@@ -299,7 +299,9 @@ def replace_found(
     known = list(conn.execute(_of_episode, this))
     deleted = [row for row in known if row.deleted_at is not None]
     digests = fact_rows.Digests(conn, episode_key["tenant"], episode_key["scope_id"])
-    there = {row.id: (row.kind, *fact_rows.content(row)) for row in known if row.deleted_at is None}
+    there = {
+        row.id: (row.kind, *fact_rows.content(conn, row)) for row in known if row.deleted_at is None
+    }
     pinned = {row.id for row in known if row.is_pinned}
     found = {(fact.kind.value, fact.slot, fact.text): fact for fact in facts}
     gone = [key for key, said in there.items() if key not in pinned and said not in found]
@@ -330,7 +332,7 @@ def add_found(
         (row.kind, slot): text
         for row in sorted(known, key=lambda row: row.ordinal or 0)
         if row.deleted_at is None
-        for slot, text in [fact_rows.content(row)]
+        for slot, text in [fact_rows.content(conn, row)]
     }
     deleted = [row for row in known if row.deleted_at is not None]
     digests = fact_rows.Digests(conn, episode_key["tenant"], episode_key["scope_id"])
@@ -365,8 +367,9 @@ def insert(conn: Connection, episode_key: dict[str, Any], facts: Sequence[Fact])
     if not facts:
         return
     digests = fact_rows.Digests(conn, episode_key["tenant"], episode_key["scope_id"])
+    seal = conn.seals.of(episode_key["scope_id"])
     conn.insert(
         _insert,
         fact_rows.NEW_FACT,
-        [fact_rows.new_row(episode_key, fact, digests) for fact in facts],
+        [fact_rows.new_row(seal, episode_key, fact, digests) for fact in facts],
     )

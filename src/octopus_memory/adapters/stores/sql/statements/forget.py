@@ -13,6 +13,7 @@ from .....domain.errors import EpisodeChanged, EpisodeNotFound, NotFound
 from .....ports.privacy import TurnRemoval
 from .. import rows
 from ..lazy import Connection, sa, schema
+from ..seals import CHOSEN
 from . import common, facts, holds, ledger, meta, scopes, scrub, turn_removal
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def keep_preview(
             token=token,
             tenant=scope.tenant,
             expires_at=expires_at,
-            chosen=rows.dump_json(chosen.to_dict()),
+            chosen=conn.seals.of(locked.id).dump_json(CHOSEN, token, chosen.to_dict()),
         )
     )
 
@@ -55,15 +56,18 @@ def preview(conn: Connection, scope: Scope, token: str, *, now: datetime) -> Cho
 
     table = schema.forget_previews
     found = conn.execute(
-        sa.select(table.c.chosen).where(
+        sa.select(table.c.scope_id, table.c.chosen).where(
             table.c.scope_id == common.scope_id(),
             table.c.tenant == sa.bindparam("tenant_"),
             table.c.token == token,
             table.c.expires_at > now,
         ),
-        common.scope_params(scope),
+        common.scope_params(conn, scope),
     ).one_or_none()
-    return None if found is None else Chosen.from_dict(rows.load_json(found.chosen))
+    if found is None:
+        return None
+    seal = conn.seals.of(found.scope_id)
+    return Chosen.from_dict(seal.load_json(CHOSEN, token, found.chosen))
 
 
 def prune_previews(conn: Connection, *, before: datetime) -> int:
@@ -169,7 +173,7 @@ def _forget_episode(conn: Connection, each: ForgottenEpisode, *, now: datetime) 
 def left_of(conn: Connection, erasure: Erasure, chosen: Chosen) -> dict[str, int]:
     """Search for what was forgotten: the turns and their sentences, and the facts."""
     [scope_id] = erasure.scope_ids
-    salt = meta.get(conn, meta.SALT) or b""
+    salt = meta.salt(conn)
     left = 0
     for episode_id, wanted in chosen.turns.items():
         for table in (schema.turns, schema.turns_archive):
@@ -180,7 +184,7 @@ def left_of(conn: Connection, erasure: Erasure, chosen: Chosen) -> dict[str, int
             ).fetchall()
             left += sum(
                 _is_left(salt, erasure.tenant, turn.message, wanted[turn.id])
-                for turn in rows.turns(found, "")
+                for turn in rows.turns(conn, found, "")
                 if turn.id in wanted
             )
     return {

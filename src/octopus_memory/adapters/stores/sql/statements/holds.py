@@ -72,7 +72,7 @@ def _wait_for_removals(conn: Connection, hold: Hold) -> None:
     scopes, episodes = schema.scopes, schema.episodes
     about = sa.select(scopes.c.id).where(scopes.c.tenant == hold.tenant)
     if hold.user is not None:
-        about = about.where(scopes.c.user == hold.user)
+        about = about.where(scopes.c.user == conn.seals.user(hold.tenant, hold.user))
     else:
         own = sa.select(episodes.c.scope_id).where(episodes.c.id == hold.episode_id)
         about = about.where(scopes.c.id == own.scalar_subquery())
@@ -114,8 +114,9 @@ def _hold(row: sa.Row[Any]) -> Hold:
 
 def check(conn: Connection, tenant: str, user: str, episode_ids: Sequence[UUID]) -> None:
     """:raises LegalHold: when a hold applies to the user or to one of the episodes"""
+    kept = conn.seals.user(tenant, user)
     for some in list(common.chunks(episode_ids)) or [[]]:
-        found = conn.execute(_applying, {"tenant_": tenant, "user_": user, "ids": some}).first()
+        found = conn.execute(_applying, {"tenant_": tenant, "user_": kept, "ids": some}).first()
         if found is not None:
             raise LegalHold(found.id)
 

@@ -33,12 +33,12 @@ def _stage() -> sa.Select[Any]:
 
 
 def repeated(conn: Connection, scope: Scope, idempotency: Idempotency) -> list[Turn] | None:
-    row = conn.execute(
-        _key_before, {**common.scope_params(scope), "idempotency_key": idempotency.key}
-    ).one_or_none()
+    seal = conn.seals.find(scope)
+    key = {"idempotency_key": seal.name(idempotency.key)}
+    row = conn.execute(_key_before, common.scope_params(conn, scope) | key).one_or_none()
     if row is None:
         return None
-    if row.fingerprint != idempotency.fingerprint:
+    if row.fingerprint != seal.fingerprint(idempotency.fingerprint):
         raise IdempotencyConflict(idempotency.key)
     stop = row.first + row.count
     stored = episodes.turns(conn, scope, row.episode_id, start=row.first, stop=stop)
@@ -61,13 +61,14 @@ def _raise_gone(conn: Connection, key: rows.Row) -> NoReturn:
 def put(
     conn: Connection, scope_id: int, write: Append, idempotency: Idempotency, first: int
 ) -> None:
+    seal = conn.seals.of(scope_id)
     conn.execute(
         _insert_key,
         {
             "scope_id": scope_id,
-            "key": idempotency.key,
+            "key": seal.name(idempotency.key),
             "tenant": write.scope.tenant,
-            "fingerprint": idempotency.fingerprint,
+            "fingerprint": seal.fingerprint(idempotency.fingerprint),
             "episode_id": write.episode_id,
             "first": first,
             "count": len(write.turns),

@@ -167,13 +167,13 @@ def unindexed_turns(
     if scope is None:
         found = conn.execute(_unindexed, given)
     elif episode_id is None:
-        found = conn.execute(_unindexed_in_scope, given | common.scope_params(scope))
+        found = conn.execute(_unindexed_in_scope, given | common.scope_params(conn, scope))
     else:
         this = given | {"episode_": episode_id}
-        found = conn.execute(_unindexed_in_episode, this | common.scope_params(scope))
+        found = conn.execute(_unindexed_in_episode, this | common.scope_params(conn, scope))
     return [
         UnindexedTurns(
-            scope=scope or Scope(tenant=row.tenant, agent=row.agent, user=row.user),
+            scope=scope or common.scope_of(conn, row, row.scope_id),
             scope_id=row.scope_id,
             episode_id=row.id,
             first=row.unfindable_from,
@@ -189,7 +189,7 @@ def unindexed_turns(
 def turns(conn: Connection, found: Sequence[UnindexedTurns]) -> list[Turn]:
     read: list[Turn] = []
     for some in common.chunks([each.episode_id for each in found]):
-        read += rows.turns(conn.execute(_unindexed_contents, {"ids": some}).fetchall())
+        read += rows.turns(conn, conn.execute(_unindexed_contents, {"ids": some}).fetchall())
     return read
 
 
@@ -321,6 +321,7 @@ class _NewRows(NamedTuple):
 
     def insert(self, conn: Connection) -> None:
         if self.recall:
-            conn.execute(common.insert_recall, self.recall)
+            sealed = [conn.seals.of(row["scope_id"]).recall_row(row) for row in self.recall]
+            conn.execute(common.insert_recall, sealed)
         if self.work:
             conn.execute(common.insert_work, self.work)

@@ -12,8 +12,9 @@ from uuid import UUID
 
 from .....domain.episode import Scope
 from .....domain.errors import InvalidInput, StoreCorrupt
-from .. import codec, column_values, rows
+from .. import column_values, rows
 from ..lazy import Connection, sa, schema, sql
+from ..seals import BLOCK, MEMORIES, QUERY, Seal
 from . import common, scopes
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def renumber(conn: Connection, scope_id: int, episode_id: UUID, number: Mapping[
         ]
 
     for row in conn.execute(sa.select(table).where(here)).all():
-        _rewrite_items(conn, row, *map(moved, _loaded(row.memories)))
+        _rewrite_items(conn, row, *map(moved, _loaded(conn, row)))
 
 
 def _rewrite_items(
@@ -184,7 +185,9 @@ def _rewrite_items(
         conn.execute(sa.delete(table).where(this))
         return
     text = json.dumps([pack_items(shown), pack_items(cut)], separators=(",", ":"))
-    if text != row.memories:
+    seal, place = conn.seals.of(row.scope_id), _place(row.injection_id, row.episode_id)
+    if text != seal.open_text(MEMORIES, place, row.memories):
+        text = seal.text(MEMORIES, place, text)
         conn.execute(sa.update(table).where(this).values(shown=len(shown), memories=text))
 
 
@@ -199,7 +202,7 @@ def drop_items(
     for episode_id, (ordinals, fact_ids) in gone.items():
         here = sa.and_(table.c.scope_id == scope_id, table.c.episode_id == episode_id)
         for row in conn.execute(sa.select(table).where(here)).all():
-            before = [_unpacked(packed, episode_id) for packed in _loaded(row.memories)]
+            before = [_unpacked(packed, episode_id) for packed in _loaded(conn, row)]
             shown, cut = (
                 [i for i in items if i.ordinal not in ordinals and i.fact_id not in fact_ids]
                 for items in before
@@ -235,9 +238,16 @@ def count_queries(conn: Connection, scope_id: int, ids: Sequence[UUID]) -> int:
     return sum(int(conn.execute(each).scalar_one()) for each in found)
 
 
-def _loaded(text: str) -> tuple[Any, Any]:
+def _place(injection_id: UUID, episode_id: UUID) -> bytes:
+    """The row that items are sealed for."""
+    return injection_id.bytes + episode_id.bytes
+
+
+def _loaded(conn: Connection, row: rows.Row) -> tuple[Any, Any]:
+    """The packed items of a row: those shown, those cut."""
+    seal, place = conn.seals.of(row.scope_id), _place(row.injection_id, row.episode_id)
     try:
-        shown, cut = json.loads(text)
+        shown, cut = json.loads(seal.open_text(MEMORIES, place, row.memories))
     except (TypeError, ValueError) as error:
         raise StoreCorrupt(column_values.DAMAGED) from error
     return shown, cut
@@ -277,8 +287,10 @@ def _record(conn: Connection, scope: Scope, scope_id: int, entries: Sequence[Inj
     new = [entry.within(there) for entry in entries if entry.id not in known]
     if not new:
         return 0
-    conn.insert(_insert_entry, _INJECTION, [_entry_row(scope, scope_id, each) for each in new])
-    items = [row for each in new for row in _item_rows(scope, scope_id, each)]
+    seal = conn.seals.of(scope_id)
+    entry_rows = [_entry_row(seal, scope, scope_id, each) for each in new]
+    conn.insert(_insert_entry, _INJECTION, entry_rows)
+    items = [row for each in new for row in _item_rows(seal, scope, scope_id, each)]
     if items:
         conn.insert(_insert_items, _INJECTED, items)
     return len(new)
@@ -292,24 +304,29 @@ def _found(conn: Connection, statement: Any, scope_id: int, ids: Iterable[UUID])
     return found
 
 
-def _entry_row(scope: Scope, scope_id: int, entry: Injection) -> tuple[Any, ...]:
-    mark, query = (None, None) if entry.query is None else codec.encode(entry.query)
+def _entry_row(seal: Seal, scope: Scope, scope_id: int, entry: Injection) -> tuple[Any, ...]:
+    mark, query = None, None
+    if entry.query is not None:
+        mark, query = seal.encode(QUERY, entry.id, entry.query)
+    block_hash = bytes.fromhex(entry.block_hash)
     return (
         scope_id,
         entry.id,
         scope.tenant,
-        entry.session_id,
+        seal.name(entry.session_id),
         entry.at,
         entry.budget_tokens,
         entry.block_tokens,
         entry.left_out,
-        bytes.fromhex(entry.block_hash),
+        seal.data(BLOCK, entry.id, block_hash) if block_hash else b"",
         mark,
         query,
     )
 
 
-def _item_rows(scope: Scope, scope_id: int, entry: Injection) -> Iterable[tuple[Any, ...]]:
+def _item_rows(
+    seal: Seal, scope: Scope, scope_id: int, entry: Injection
+) -> Iterable[tuple[Any, ...]]:
     from .....domain.ledger import by_episode, pack_items
 
     shown, cut = by_episode(entry.shown), by_episode(entry.cut)
@@ -317,7 +334,8 @@ def _item_rows(scope: Scope, scope_id: int, entry: Injection) -> Iterable[tuple[
         seen, left = shown.get(episode_id, []), cut.get(episode_id, [])
         packed = json.dumps([pack_items(seen), pack_items(left)], separators=(",", ":"))
         key = NO_EPISODE if episode_id is None else episode_id
-        yield scope_id, entry.id, key, scope.tenant, len(seen), packed
+        text = seal.text(MEMORIES, _place(entry.id, key), packed)
+        yield scope_id, entry.id, key, scope.tenant, len(seen), text
 
 
 def injections(
@@ -334,15 +352,15 @@ def injections(
         table.c.tenant == sa.bindparam("tenant_"),
     ]
     if session_id is not None:
-        wanted.append(table.c.session_id == session_id)
+        wanted.append(table.c.session_id == conn.seals.find(scope).name(session_id))
     if after is not None:
         wanted.append(table.c.id > after)
     statement = sa.select(table).where(*wanted).order_by(table.c.id).limit(limit)
-    found = conn.execute(statement, common.scope_params(scope)).all()
+    found = conn.execute(statement, common.scope_params(conn, scope)).all()
     if not found:
         return []
     shown, cut = _items(conn, found[0].scope_id, [row.id for row in found])
-    entries = [_entry(row, shown.get(row.id, ()), cut.get(row.id, ())) for row in found]
+    entries = [_entry(conn, row, shown.get(row.id, ()), cut.get(row.id, ())) for row in found]
     return entries if session_id is None else _with_turns(conn, scope, session_id, entries)
 
 
@@ -355,7 +373,7 @@ def _items(
     cut: dict[UUID, list[Injected]] = {}
     for some in common.chunks(ids):
         statement = (
-            sa.select(table.c.injection_id, table.c.episode_id, table.c.memories)
+            sa.select(table.c.scope_id, table.c.injection_id, table.c.episode_id, table.c.memories)
             .select_from(table.outerjoin(episodes, episodes.c.id == table.c.episode_id))
             .where(
                 table.c.scope_id == scope_id,
@@ -368,30 +386,33 @@ def _items(
         )
         for row in conn.execute(statement):
             owner = None if row.episode_id == NO_EPISODE else row.episode_id
-            seen, left = _loaded(row.memories)
+            seen, left = _loaded(conn, row)
             shown.setdefault(row.injection_id, []).extend(_unpacked(seen, owner))
             cut.setdefault(row.injection_id, []).extend(_unpacked(left, owner))
     return shown, cut
 
 
-def _entry(row: rows.Row, shown: Iterable[Injected], cut: Iterable[Injected]) -> Injection:
+def _entry(
+    conn: Connection, row: rows.Row, shown: Iterable[Injected], cut: Iterable[Injected]
+) -> Injection:
     from .....domain.ledger import Injection
 
-    query = None
+    query: Any = None
+    seal = conn.seals.of(row.scope_id)
     if row.query is not None:
-        [query] = codec.decode_many([row.codec], [row.query])
+        query = seal.decode(QUERY, row.id, row.codec, row.query)
         if not isinstance(query, str):
             raise StoreCorrupt(column_values.DAMAGED)
     return Injection(
         id=row.id,
-        session_id=row.session_id,
+        session_id=seal.open_name(row.session_id),
         at=row.at,
         shown=tuple(sorted(shown, key=_by_kind)),
         cut=tuple(sorted(cut, key=_by_kind)),
         left_out=row.left_out,
         budget_tokens=row.budget_tokens,
         block_tokens=row.block_tokens,
-        block_hash=bytes(row.hash).hex(),
+        block_hash=seal.open_data(BLOCK, row.id, bytes(row.hash)).hex() if row.hash else "",
         query=query,
     )
 
@@ -410,10 +431,10 @@ def _with_turns(
         .select_from(turns.join(episodes, episodes.c.id == turns.c.episode_id))
         .where(
             common.undeleted_in_scope(),
-            episodes.c.session_id == session_id,
+            episodes.c.session_id == conn.seals.find(scope).name(session_id),
             turns.c.tenant == sa.bindparam("tenant_"),
         ),
-        common.scope_params(scope),
+        common.scope_params(conn, scope),
     )
     said = sorted(found, key=lambda row: row.id.int)
     ids = [row.id.int for row in said]
@@ -440,7 +461,7 @@ def episode_uses(conn: Connection, scope: Scope, episode_id: UUID, *, limit: int
     is_kept = sa.select(episodes.c.id).where(
         common.undeleted_in_scope(), episodes.c.id == episode_id
     )
-    who = common.scope_params(scope)
+    who = common.scope_params(conn, scope)
     if conn.execute(is_kept, who).first() is None:
         return EpisodeUses(episode_id=episode_id)
     is_shown = sa.case((items.c.shown > 0, 1), else_=0)
@@ -451,7 +472,9 @@ def episode_uses(conn: Connection, scope: Scope, episode_id: UUID, *, limit: int
         who,
     ).one()
     newest = conn.execute(
-        sa.select(entries.c.id, entries.c.session_id, entries.c.at, items.c.shown)
+        sa.select(
+            entries.c.scope_id, entries.c.id, entries.c.session_id, entries.c.at, items.c.shown
+        )
         .select_from(
             items.join(
                 entries,
@@ -466,7 +489,9 @@ def episode_uses(conn: Connection, scope: Scope, episode_id: UUID, *, limit: int
         who,
     )
     recent = tuple(
-        EpisodeUse(injection_id=row.id, session_id=row.session_id, at=row.at, items=row.shown)
+        EpisodeUse(
+            injection_id=row.id, session_id=rows.session_id(conn, row), at=row.at, items=row.shown
+        )
         for row in newest
     )
     return EpisodeUses(
@@ -481,7 +506,7 @@ def episode_uses(conn: Connection, scope: Scope, episode_id: UUID, *, limit: int
 def rewrite_queries(conn: Connection, scope_id: int, queries: Mapping[UUID, str]) -> None:
     table = schema.injections
     for entry_id, query in queries.items():
-        mark, payload = codec.encode(query)
+        mark, payload = conn.seals.of(scope_id).encode(QUERY, entry_id, query)
         conn.execute(
             sa.update(table)
             .where(table.c.scope_id == scope_id, table.c.id == entry_id, table.c.query.is_not(None))

@@ -21,8 +21,8 @@ def scope_page(conn: Connection, scope: Scope, query: EpisodeQuery, limit: int) 
         return []
     statement = _page(bool(query.include_archived), bool(query.leave_out_sessions))
     bounds = {"offset_": query.offset, "limit_": limit}
-    found = conn.execute(statement, _params(scope, query) | bounds)
-    return [rows.episode(row, scope) for row in found]
+    found = conn.execute(statement, _params(conn, scope, query) | bounds)
+    return [rows.episode(conn, row, scope) for row in found]
 
 
 def scope_page_and_count(
@@ -32,12 +32,14 @@ def scope_page_and_count(
     if query.offset == 0 and len(found) < limit:
         return found, len(found)
     statement = _count(bool(query.include_archived), bool(query.leave_out_sessions))
-    return found, conn.execute(statement, _params(scope, query)).scalar_one()
+    return found, conn.execute(statement, _params(conn, scope, query)).scalar_one()
 
 
-def _params(scope: Scope, query: EpisodeQuery) -> dict[str, Any]:
-    left_out = {"sessions": query.leave_out_sessions} if query.leave_out_sessions else {}
-    return common.scope_params(scope) | left_out
+def _params(conn: Connection, scope: Scope, query: EpisodeQuery) -> dict[str, Any]:
+    left_out = {}
+    if query.leave_out_sessions:
+        left_out["sessions"] = conn.seals.find(scope).names(query.leave_out_sessions)
+    return common.scope_params(conn, scope) | left_out
 
 
 @sql_for
@@ -80,7 +82,7 @@ def open_episodes(
         given["after_"] = after
     return [
         OpenEpisode(
-            episode=rows.episode(row, Scope(tenant=row.tenant, agent=row.agent, user=row.user)),
+            episode=rows.episode(conn, row, common.scope_of(conn, row, row.scope_id)),
             opened_at=row.opened_at,
             touched_at=row.touched_at,
         )
@@ -126,7 +128,11 @@ def locate(
     deleted: bool = True,
 ) -> dict[UUID, Scope]:
     statement = sa.select(
-        schema.episodes.c.id, schema.scopes.c.tenant, schema.scopes.c.agent, schema.scopes.c.user
+        schema.episodes.c.id,
+        schema.episodes.c.scope_id,
+        schema.scopes.c.tenant,
+        schema.scopes.c.agent,
+        schema.scopes.c.user,
     ).join(schema.scopes, schema.scopes.c.id == schema.episodes.c.scope_id)
     if tenant is not None:
         statement = statement.where(
@@ -136,10 +142,9 @@ def locate(
         statement = statement.where(schema.episodes.c.deleted_at.is_(None))
     located: dict[UUID, Scope] = {}
     for some in common.chunks(episode_ids):
-        found = conn.execute(statement.where(schema.episodes.c.id.in_(some)))
-        located |= {
-            row.id: Scope(tenant=row.tenant, agent=row.agent, user=row.user) for row in found
-        }
+        found = conn.execute(statement.where(schema.episodes.c.id.in_(some))).all()
+        conn.seals.readable({row.scope_id for row in found})
+        located |= {row.id: common.scope_of(conn, row, row.scope_id) for row in found}
     return located
 
 
@@ -162,9 +167,10 @@ def scopes(
     if tenant is not None:
         statement = statement.where(schema.scopes.c.tenant == tenant)
     if user is not None:
-        statement = statement.where(schema.scopes.c.user == user)
-    found = conn.execute(statement)
-    return [(row.id, Scope(tenant=row.tenant, agent=row.agent, user=row.user)) for row in found]
+        statement = statement.where(schema.scopes.c.user == conn.seals.user(tenant or "", user))
+    found = conn.execute(statement).all()
+    conn.seals.readable([row.id for row in found])
+    return [(row.id, common.scope_of(conn, row, row.id)) for row in found]
 
 
 def any_page(conn: Connection, query: EpisodeQuery) -> tuple[list[Episode], int]:
@@ -173,9 +179,14 @@ def any_page(conn: Connection, query: EpisodeQuery) -> tuple[list[Episode], int]
     if isinstance(of, Scope):
         of = TenantScopes(of.tenant, [of.agent], of.user)
     joined = schema.episodes.join(schema.scopes, schema.scopes.c.id == schema.episodes.c.scope_id)
-    wanted = _wanted(of, query)
+    wanted = _wanted(conn, of, query)
     page = (
-        sa.select(*rows.episode_columns(), schema.scopes.c.agent, schema.scopes.c.user)
+        sa.select(
+            *rows.episode_columns(),
+            schema.scopes.c.tenant,
+            schema.scopes.c.agent,
+            schema.scopes.c.user,
+        )
         .select_from(joined)
         .where(*wanted)
         .order_by(schema.episodes.c.order_at.desc(), schema.episodes.c.id.desc())
@@ -183,10 +194,9 @@ def any_page(conn: Connection, query: EpisodeQuery) -> tuple[list[Episode], int]
         .limit(query.limit)
     )
     # Not every dialect has a page of no rows.
-    read = () if query.limit == 0 else conn.execute(page)
-    found = [
-        rows.episode(row, Scope(tenant=of.tenant, agent=row.agent, user=row.user)) for row in read
-    ]
+    read = () if query.limit == 0 else conn.execute(page).all()
+    conn.seals.readable({row.scope_id for row in read})
+    found = [rows.episode(conn, row, common.scope_of(conn, row, row.scope_id)) for row in read]
     is_whole = not query.offset and (query.limit is None or len(found) < query.limit)
     if is_whole or not query.count:
         return found, len(found)
@@ -194,7 +204,9 @@ def any_page(conn: Connection, query: EpisodeQuery) -> tuple[list[Episode], int]
     return found, int(conn.execute(count).scalar_one())
 
 
-def _wanted(of: TenantScopes, query: EpisodeQuery) -> list[sa.ColumnElement[bool]]:
+def _wanted(
+    conn: Connection, of: TenantScopes, query: EpisodeQuery
+) -> list[sa.ColumnElement[bool]]:
     gone, scopes = schema.episodes.c.deleted_at, schema.scopes.c
     wanted = [
         schema.episodes.c.tenant == of.tenant,
@@ -204,7 +216,7 @@ def _wanted(of: TenantScopes, query: EpisodeQuery) -> list[sa.ColumnElement[bool
     if of.agents is not None:
         wanted.append(scopes.agent.in_(sorted(of.agents)))
     if of.user is not None:
-        wanted.append(scopes.user == of.user)
+        wanted.append(scopes.user == conn.seals.user(of.tenant, of.user))
     if query.leave_out_sessions:
         wanted.append(schema.episodes.c.session_id.not_in(query.leave_out_sessions))
     if not query.include_archived:

@@ -11,6 +11,7 @@ from .....domain.ids import KEY_SALT_SIZE
 from .....ports.values import KeyTaken, MessageKeys
 from .. import rows
 from ..lazy import Asked, Connection, results_of, sa, schema, sql, without_snapshot
+from ..seals import SALTS, Seal
 from . import common, scopes
 
 
@@ -70,33 +71,34 @@ def _salts() -> sa.Select[Any]:
 def known(
     conn: Connection, scope: Scope, session_id: str, digests: Sequence[bytes] | None = None
 ) -> MessageKeys:
-    this = common.scope_params(scope) | {"session_": session_id}
+    this, seal = common.session_params(conn, scope, session_id), conn.seals.find(scope)
     asked: list[Asked] = [(_of_session, this)]
     if digests is not None:
-        asked = [(_known, this | {"digests": some}) for some in common.chunks(digests)]
+        kept = list(map(seal.digest, digests))
+        asked = [(_known, this | {"digests": some}) for some in common.chunks(kept)]
     salts, *found = results_of(conn, (_salts, this), *asked)
     return MessageKeys(
-        digests=[bytes(row.digest) for some in found for row in some],
-        salts=_salts_of(salts.one_or_none()),
+        digests=[seal.open_digest(bytes(row.digest)) for some in found for row in some],
+        salts=_salts_of(seal, this["session_"], salts.one_or_none()),
     )
 
 
 def bring_in(conn: Connection, scope: Scope, session_id: str, keys: MessageKeys) -> int:
     locked = scopes.lock_scope(conn, scope)
-    this = common.scope_params(scope) | {"session_": session_id}
+    this, seal = common.session_params(conn, scope, session_id), conn.seals.find(scope)
     row = conn.execute(_salts, this).one_or_none()
     if locked is None or row is None:
         return 0
-    had = _salts_of(row)
+    had = _salts_of(seal, this["session_"], row)
     salts = list(dict.fromkeys([*had, *keys.salts]))
     if len(salts) > len(had):
         conn.execute(
             sa.update(schema.conversations)
             .where(
                 schema.conversations.c.scope_id == locked.id,
-                schema.conversations.c.session_id == session_id,
+                schema.conversations.c.session_id == this["session_"],
             )
-            .values(key_salts=b"".join(salts))
+            .values(key_salts=seal.data(SALTS, this["session_"], b"".join(salts)))
         )
     stored = set(known(conn, scope, session_id, keys.digests).digests)
     new = [digest for digest in dict.fromkeys(keys.digests) if digest not in stored]
@@ -104,8 +106,9 @@ def bring_in(conn: Connection, scope: Scope, session_id: str, keys: MessageKeys)
     return len(new)
 
 
-def _salts_of(row: rows.Row | None) -> list[bytes]:
+def _salts_of(seal: Seal, session: str, row: rows.Row | None) -> list[bytes]:
     joined = b"" if row is None else bytes(row.key_salts or b"")
+    joined = seal.open_data(SALTS, session, joined) if joined else b""
     return [joined[i : i + KEY_SALT_SIZE] for i in range(0, len(joined), KEY_SALT_SIZE)]
 
 
@@ -113,14 +116,17 @@ def put(
     conn: Connection, episode_key: dict[str, Any], session_id: str, digests: Sequence[bytes]
 ) -> None:
     """:raises KeyTaken: when the session has one of the keys"""
-    for some in common.chunks(digests):
-        these = {"scope_": episode_key["scope_id"], "session_": session_id, "digests": some}
+    if not digests:
+        return
+    seal = conn.seals.of(episode_key["scope_id"])
+    name, kept = seal.name(session_id), list(map(seal.digest, digests))
+    for some in common.chunks(kept):
+        these = {"scope_": episode_key["scope_id"], "session_": name, "digests": some}
         if conn.execute(_known_there, these).first() is not None:
             raise KeyTaken(session_id)
-    if digests:
-        whose = {
-            "scope_id": episode_key["scope_id"],
-            "session_id": session_id,
-            "tenant": episode_key["tenant"],
-        }
-        conn.execute(_insert, [whose | {"digest": digest} for digest in digests])
+    whose = {
+        "scope_id": episode_key["scope_id"],
+        "session_id": name,
+        "tenant": episode_key["tenant"],
+    }
+    conn.execute(_insert, [whose | {"digest": digest} for digest in kept])

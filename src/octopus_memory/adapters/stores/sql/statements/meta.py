@@ -68,6 +68,12 @@ def put(conn: Connection, name: str, value: bytes) -> None:
         conn.execute(_insert, {"name": name, "value": value})
 
 
+@without_snapshot
+def salt(conn: Connection) -> bytes:
+    """The secret that hashes are keyed with."""
+    return conn.seals.salt(get(conn, SALT) or b"")
+
+
 def make_salt(conn: Connection) -> bytes:
     salt = get(conn, SALT)
     if salt is None:

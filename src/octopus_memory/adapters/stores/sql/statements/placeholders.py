@@ -10,6 +10,7 @@ from .....domain.episode import Scope
 from .....domain.errors import EpisodeChanged
 from .....ports.values import Placeholder
 from ..lazy import Connection, sa, schema, sql
+from ..seals import PLACEHOLDER, Seal
 from . import common
 
 
@@ -37,13 +38,24 @@ def put(
     taken = conn.execute(_taken, {"episode_": episode_key["episode_id"]})
     if {tuple(row) for row in taken} & {(each.kind, each.number) for each in new}:
         raise EpisodeChanged(session_id)
+    seal = conn.seals.of(episode_key["scope_id"])
     conn.execute(
         _insert,
         [
-            episode_key | {"kind": each.kind, "number": each.number, "digest": each.digest}
+            episode_key
+            | {"kind": each.kind, "number": each.number, "digest": _sealed(seal, episode_key, each)}
             for each in new
         ],
     )
+
+
+def _sealed(seal: Seal, episode_key: dict[str, Any], each: Placeholder) -> bytes:
+    row = _row(episode_key["episode_id"], each.kind, each.number)
+    return seal.data(PLACEHOLDER, row, each.digest)
+
+
+def _row(episode_id: UUID, kind: str, number: int) -> bytes:
+    return episode_id.bytes + f"{kind} {number}".encode()
 
 
 def of_episode(
@@ -52,13 +64,22 @@ def of_episode(
     """Placeholders in order; with `deleted`, of a deleted episode too."""
     table = schema.placeholders
     found = conn.execute(
-        sa.select(table.c.kind, table.c.digest, table.c.number)
+        sa.select(table.c.scope_id, table.c.kind, table.c.digest, table.c.number)
         .join(schema.episodes, schema.episodes.c.id == table.c.episode_id)
         .where(
             common.in_scope() if deleted else common.undeleted_in_scope(),
             table.c.episode_id == episode_id,
         )
         .order_by(table.c.kind, table.c.number),
-        common.scope_params(scope),
+        common.scope_params(conn, scope),
     )
-    return [Placeholder(kind=row.kind, digest=row.digest, number=row.number) for row in found]
+    return [
+        Placeholder(
+            kind=row.kind,
+            digest=conn.seals.of(row.scope_id).open_data(
+                PLACEHOLDER, _row(episode_id, row.kind, row.number), row.digest
+            ),
+            number=row.number,
+        )
+        for row in found
+    ]

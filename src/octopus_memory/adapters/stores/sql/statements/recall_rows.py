@@ -135,7 +135,7 @@ def _state() -> sa.Select[Any]:
 
 @without_snapshot
 def state(conn: Connection, scope: Scope) -> RecallState | None:
-    return _state_of(conn.execute(_state, common.scope_params(scope)).one_or_none())
+    return _state_of(conn.execute(_state, common.scope_params(conn, scope)).one_or_none())
 
 
 def _state_of(row: Any) -> RecallState | None:
@@ -161,7 +161,7 @@ def block(
     model: str = "",
     alive: bool = False,
 ) -> tuple[RecallState, RecallBlock]:
-    mine = common.scope_params(scope)
+    mine = common.scope_params(conn, scope)
     if seqs is None:
         between = {"after_": after, "up_to_": LAST_SEQ if up_to is None else up_to}
         wanted: list[Asked] = [(_between, mine | between)]
@@ -187,7 +187,7 @@ def _existing_seqs(conn: Connection, scope: Scope, newest: int) -> NDArray[np.in
     found = [np.empty(0, np.int64)]
     for after in range(0, newest, _LISTED):
         part = {"after_": after, "up_to_": min(after + _LISTED, newest)}
-        listed = conn.execute(_seqs, common.scope_params(scope) | part).fetchall()
+        listed = conn.execute(_seqs, common.scope_params(conn, scope) | part).fetchall()
         found.append(np.fromiter(chain.from_iterable(listed), np.int64))
     return np.concatenate(found)
 

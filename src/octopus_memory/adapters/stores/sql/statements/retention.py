@@ -115,7 +115,7 @@ def aged(
 
     return [
         Aged(
-            episode=rows.episode(row, Scope(tenant=row.tenant, agent=row.agent, user=row.user)),
+            episode=rows.episode(conn, row, common.scope_of(conn, row, row.scope_id)),
             stage=stage,
             since=row.since,
         )
@@ -138,8 +138,8 @@ def archive(
     if before is None or before.ended_at is None or before.deleted_at is not None:
         raise EpisodeNotFound(episode_id)
     if before.is_archived:
-        return rows.episode(before, scope)
-    _check_since(before, since)
+        return rows.episode(conn, before, scope)
+    _check_since(conn, before, since)
     holds.check(conn, scope.tenant, scope.user, [episode_id])
     this = {"episode_": episode_id, "scope_": scope_id}
     if cold:
@@ -148,7 +148,9 @@ def archive(
     close.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.TURNS, now=at)
     conn.execute(_set_archived, this | {"cold_": cold, "at_": at})
     meta.count_removal(conn)
-    return replace(rows.episode(before, scope), is_archived=True, is_cold=cold, archived_at=at)
+    return replace(
+        rows.episode(conn, before, scope), is_archived=True, is_cold=cold, archived_at=at
+    )
 
 
 def delete(
@@ -166,7 +168,7 @@ def delete(
         raise EpisodeNotFound(episode_id)
     if before.deleted_at is not None:
         return
-    _check_since(before, since)
+    _check_since(conn, before, since)
     holds.check(conn, scope.tenant, scope.user, [episode_id])
     close.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=at)
     this = {"episode_": episode_id, "scope_": scope_id}
@@ -177,9 +179,9 @@ def delete(
         audit.append(conn, entry)
 
 
-def _check_since(before: rows.Row, since: datetime | None) -> None:
+def _check_since(conn: Connection, before: rows.Row, since: datetime | None) -> None:
     if since is not None and before.aged_from != since:
-        raise EpisodeChanged(before.session_id)
+        raise EpisodeChanged(rows.session_id(conn, before))
 
 
 def restore(
@@ -196,10 +198,10 @@ def restore(
     if before is None:
         raise EpisodeNotFound(episode_id)
     if epoch not in (None, now_epoch):
-        raise EpisodeChanged(before.session_id)
+        raise EpisodeChanged(rows.session_id(conn, before))
     was_deleted = before.deleted_at is not None
     if not was_deleted and not before.is_archived:
-        return rows.episode(before, scope)
+        return rows.episode(conn, before, scope)
     if not was_deleted and not before.is_cold:
         raise EpisodeArchived(episode_id)
     changes: dict[str, Any] = {"deleted_at": None, "aged_from": at}
@@ -234,7 +236,7 @@ def _index(
     if before.summary is not None:
         said[SUMMARY_ORDINAL] = (rows.SUMMARY_ROLE, before.ended_at)
     if said.keys() != {new.ordinal for new in entries}:
-        raise EpisodeChanged(before.session_id)
+        raise EpisodeChanged(rows.session_id(conn, before))
     if not entries:
         return
     # The vectors are gone; each turn gets a new reference with its new vector.
@@ -282,7 +284,9 @@ def _lock_episode(
     locked = scopes.lock_scope(conn, scope)
     if locked is None:
         return scopes.LockedScope(0, 0, 0), None
-    found = conn.execute(_this, common.scope_params(scope) | {"episode_": episode_id}).one_or_none()
+    found = conn.execute(
+        _this, common.scope_params(conn, scope) | {"episode_": episode_id}
+    ).one_or_none()
     return locked, found
 
 

@@ -40,7 +40,7 @@ def _insert_scope() -> Any:
 def take_rows(conn: Connection, scope: Scope, count: int, *, epochs: int = 0) -> tuple[int, int]:
     """Reserve `count` rows: the scope's number and the first `seq`. Locks the scope."""
     counts = {"rows": count, "epochs": epochs}
-    row = conn.execute(_bump_scope, common.scope_params(scope) | counts).one_or_none()
+    row = conn.execute(_bump_scope, common.scope_params(conn, scope) | counts).one_or_none()
     if row is not None:
         return row.id, row.next_seq - count
     return _create(conn, scope, next_seq=1 + count, epoch=epochs), 1
@@ -49,14 +49,7 @@ def take_rows(conn: Connection, scope: Scope, count: int, *, epochs: int = 0) ->
 def _create(conn: Connection, scope: Scope, *, next_seq: int, epoch: int) -> int:
     made = conn.execute(
         _insert_scope,
-        {
-            "tenant": scope.tenant,
-            "agent": scope.agent,
-            "user": scope.user,
-            "version": 1,
-            "epoch": epoch,
-            "next_seq": next_seq,
-        },
+        conn.seals.new_scope(scope) | {"version": 1, "epoch": epoch, "next_seq": next_seq},
     )
     key: int = made.scalar_one()
     return key
@@ -72,13 +65,13 @@ class LockedScope(NamedTuple):
 
 def lock_scope(conn: Connection, scope: Scope) -> LockedScope | None:
     """Lock a scope against other writers until the transaction ends; None if it is unknown."""
-    row = conn.execute(_lock_scope, common.scope_params(scope)).one_or_none()
+    row = conn.execute(_lock_scope, common.scope_params(conn, scope)).one_or_none()
     return None if row is None else LockedScope(row.id, row.next_seq, row.epoch)
 
 
 def lock_blindly(conn: Connection, scope: Scope) -> None:
     """As `lock_scope`, without waiting for the answer."""
-    conn.execute(_lock_scope, common.scope_params(scope)).close()
+    conn.execute(_lock_scope, common.scope_params(conn, scope)).close()
 
 
 def lock_or_create(conn: Connection, scope: Scope) -> LockedScope:

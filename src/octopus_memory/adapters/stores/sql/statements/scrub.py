@@ -16,6 +16,7 @@ from .....ports.recall_rows import RowPart, WorkKind
 from .....ports.values import NewSummary, Placeholder
 from .. import column_values, rows
 from ..lazy import Connection, sa, schema, sql, sql_for
+from ..seals import METADATA
 from . import close, common, episodes, holds, ledger, meta, mirror, scopes
 from . import facts as fact_statements
 from . import work as work_statements
@@ -35,7 +36,6 @@ def _this() -> sa.Select[Any]:
     return (
         sa.select(
             *rows.own_episode_columns(),
-            schema.episodes.c.scope_id,
             schema.episodes.c.deleted_at,
             schema.episodes.c.unfindable_from,
             schema.episodes.c.aged_from,
@@ -64,13 +64,13 @@ def stored_episode(
 
     stored = StoredEpisode(
         record=EpisodeRecord(
-            episode=rows.episode(row, scope),
+            episode=rows.episode(conn, row, scope),
             last_seen_at=row.last_seen_at,
             aged_from=row.aged_from,
             replay_from=row.replay_from,
         ),
         turns=tuple(_stored_turns(conn, scope, row, start, limit)),
-        metadata=rows.load_json(row.metadata),
+        metadata=_metadata(conn, row),
         is_deleted=row.deleted_at is not None,
     )
     if start:
@@ -82,13 +82,17 @@ def stored_episode(
     )
 
 
+def _metadata(conn: Connection, row: rows.Row) -> dict[str, Json]:
+    return conn.seals.of(row.scope_id).load_json(METADATA, row.session_id, row.metadata)
+
+
 def _stored_turns(
     conn: Connection, scope: Scope, row: rows.Row, start: int, limit: int | None
 ) -> list[Turn]:
     is_cold, this = bool(row.is_cold), {"episode_": row.id, "tenant_": scope.tenant}
     if limit is None:
         every = conn.execute(_turns_from(is_cold), this | {"start_": start})
-        return rows.turns(every.fetchall(), row.session_id)
+        return rows.turns(conn, every.fetchall(), rows.session_id(conn, row))
     taken: list[Turn] = []
     size = 0
     while size < _MOST_BYTES and len(taken) < limit:
@@ -99,7 +103,7 @@ def _stored_turns(
         found = conn.execute(_some_turns_from(is_cold), some).all()
         for turn in found:
             if size < _MOST_BYTES:
-                taken += rows.turns([turn], row.session_id)
+                taken += rows.turns(conn, [turn], rows.session_id(conn, row))
                 size += len(turn.message) + len(turn.tool_calls or b"")
         if len(found) < wanted:
             break
@@ -127,7 +131,9 @@ def _some_turns_from(is_cold: bool) -> sa.Select[Any]:
 
 
 def _read_this(conn: Connection, scope: Scope, episode_id: UUID) -> rows.Row | None:
-    return conn.execute(_this, common.scope_params(scope) | {"episode_": episode_id}).one_or_none()
+    return conn.execute(
+        _this, common.scope_params(conn, scope) | {"episode_": episode_id}
+    ).one_or_none()
 
 
 def rewrite(
@@ -149,11 +155,11 @@ def rewrite(
     if locked is None or row is None:
         raise EpisodeNotFound(episode_id)
     scope_id = locked.id
-    _check_unchanged(row, was, metadata)
+    _check_unchanged(conn, row, was, metadata)
     _check_facts(conn, row, was)
     _check_holds(conn, was, metadata)
     if turns:
-        _check_indexed(row)
+        _check_indexed(conn, row)
         _rewrite_turns(conn, scope_id, row, turns)
         _rewrite_recall_rows(conn, scope, scope_id, episode_id, turns, now=now)
     if summary is not None:
@@ -163,7 +169,7 @@ def rewrite(
     if metadata is not None:
         _rewrite_metadata(conn, scope_id, row.session_id, metadata)
     episode_key = common.episode_key(scope, scope_id, episode_id)
-    put_placeholders(conn, episode_key, row.session_id, placeholders)
+    put_placeholders(conn, episode_key, rows.session_id(conn, row), placeholders)
     # A new epoch makes a concurrent indexing of the old text fail.
     scopes.take_rows(conn, scope, 0, epochs=1)
     meta.count_removal(conn)
@@ -189,30 +195,30 @@ def rewrite_scope(
 
 
 def _check_unchanged(
-    row: rows.Row, was: StoredEpisode, metadata: Mapping[str, Json] | None
+    conn: Connection, row: rows.Row, was: StoredEpisode, metadata: Mapping[str, Json] | None
 ) -> None:
-    same = rows.episode(row, was.episode.scope) == was.episode
+    same = rows.episode(conn, row, was.episode.scope) == was.episode
     if not same or (row.deleted_at is not None) != was.is_deleted:
-        raise EpisodeChanged(row.session_id)
-    if metadata is not None and rows.load_json(row.metadata) != was.metadata:
-        raise EpisodeChanged(row.session_id)
+        raise EpisodeChanged(rows.session_id(conn, row))
+    if metadata is not None and _metadata(conn, row) != was.metadata:
+        raise EpisodeChanged(rows.session_id(conn, row))
 
 
 def _check_facts(conn: Connection, row: rows.Row, was: StoredEpisode) -> None:
     """Refuse if new facts were found meanwhile, because they were found in the old text."""
     now = fact_statements.undeleted_ids(conn, row.scope_id, row.id)
     if not now <= {fact.id for fact in was.facts}:
-        raise EpisodeChanged(row.session_id)
+        raise EpisodeChanged(rows.session_id(conn, row))
 
 
-def _check_indexed(row: rows.Row) -> None:
+def _check_indexed(conn: Connection, row: rows.Row) -> None:
     """Refuse to rewrite an episode with unindexed turns.
 
     A concurrent indexing would index the old text. The check that a summary was made of the text
     that is stored needs the recall rows as well.
     """
     if row.unfindable_from is not None:
-        raise EpisodeChanged(row.session_id)
+        raise EpisodeChanged(rows.session_id(conn, row))
 
 
 def _check_holds(conn: Connection, was: StoredEpisode, metadata: Mapping[str, Json] | None) -> None:
@@ -232,21 +238,25 @@ def _rewrite_summary(
     conn.execute(
         sa.update(schema.episodes)
         .where(common.this_episode())
-        .values(summarized_by=summary.by, **rows.pack_summary(summary.summary)),
+        .values(
+            summarized_by=summary.by,
+            **rows.pack_summary(conn.seals.of(scope_id), was.episode.id, summary.summary),
+        ),
         {"episode_": was.episode.id, "scope_": scope_id},
     )
 
 
 def _rewrite_metadata(
-    conn: Connection, scope_id: int, session_id: str, metadata: Mapping[str, Json]
+    conn: Connection, scope_id: int, name: str, metadata: Mapping[str, Json]
 ) -> None:
+    """Replace the metadata of a session, which `name` names as its row does."""
     conn.execute(
         sa.update(schema.conversations)
         .where(
             schema.conversations.c.scope_id == scope_id,
-            schema.conversations.c.session_id == session_id,
+            schema.conversations.c.session_id == name,
         )
-        .values(metadata=rows.dump_json(metadata))
+        .values(metadata=conn.seals.of(scope_id).dump_json(METADATA, name, metadata))
     )
 
 
@@ -260,9 +270,13 @@ def _rewrite_turns(
 ) -> None:
     table = turns_table(row)
     here = sa.and_(table.c.episode_id == row.id, table.c.scope_id == scope_id)
-    kept = set(conn.execute(sa.select(table.c.ordinal).where(here)).scalars())
-    if not kept.issuperset(new.ordinal for new in new_turns):
-        raise EpisodeChanged(row.session_id)
+    kept = {
+        row.ordinal: row.id
+        for row in conn.execute(sa.select(table.c.ordinal, table.c.id).where(here))
+    }
+    if not kept.keys() >= {new.ordinal for new in new_turns}:
+        raise EpisodeChanged(rows.session_id(conn, row))
+    seal = conn.seals.of(scope_id)
     values = [
         {
             "tokens": new.tokens,
@@ -270,7 +284,7 @@ def _rewrite_turns(
             "is_indexed": new.indexed,
             "embedding_ref": None,
         }
-        | rows.pack_message(new.message)
+        | rows.pack_message(seal, kept[new.ordinal], new.message)
         for new in new_turns
     ]
     conn.execute(
@@ -310,7 +324,10 @@ def _rewrite_recall_rows(
         sa.select(schema.recall).where(here).order_by(schema.recall.c.ordinal), this
     ).mappings()
     mirrored = mirror.name(conn) is not None
-    moved = [dict(row) for row in found if mirrored or row["ordinal"] in changed]
+    seal = conn.seals.of(scope_id)
+    moved = [
+        seal.open_recall_row(dict(row)) for row in found if mirrored or row["ordinal"] in changed
+    ]
     if not moved:
         return
     waiting = remove_rows(conn, scope_id, [row["seq"] for row in moved])
@@ -325,7 +342,7 @@ def _rewrite_recall_rows(
         if row["seq"] in waiting if new is None else new.embed:
             work.append(rows.work_row(WorkKind.EMBED, episode, row["ordinal"], seq, now))
     if recall:
-        conn.execute(common.insert_recall, recall)
+        conn.execute(common.insert_recall, [seal.recall_row(row) for row in recall])
     common.set_last_seq(conn, episode, first + len(moved) - 1)
     if work:
         conn.execute(common.insert_work, work)

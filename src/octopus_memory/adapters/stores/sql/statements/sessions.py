@@ -12,7 +12,9 @@ from . import common, scopes
 def page(conn: Connection, scope: Scope, *, offset: int, limit: int) -> tuple[list[Session], int]:
     told, had = schema.conversations, schema.episodes
     seen = sa.func.max(had.c.last_seen_at).label("last_seen_at")
-    columns = [told.c[name] for name in ("session_id", "status", "metadata", "created_at")]
+    columns = [
+        told.c[name] for name in ("scope_id", "session_id", "status", "metadata", "created_at")
+    ]
     found = (
         sa.select(*columns, seen)
         .join(
@@ -26,10 +28,10 @@ def page(conn: Connection, scope: Scope, *, offset: int, limit: int) -> tuple[li
         .where(told.c.scope_id == common.scope_id(), told.c.tenant == sa.bindparam("tenant_"))
         .group_by(*columns)
     )
-    whose = common.scope_params(scope)
+    whose = common.scope_params(conn, scope)
     count = conn.execute(sa.select(sa.func.count()).select_from(found.subquery()), whose)
     newest = found.order_by(seen.desc(), told.c.session_id).offset(offset).limit(limit)
-    listed = [rows.session(row, scope) for row in conn.execute(newest, whose)]
+    listed = [rows.session(conn, row, scope) for row in conn.execute(newest, whose)]
     return listed, int(count.scalar_one())
 
 
@@ -43,7 +45,7 @@ def reset(conn: Connection, scope: Scope, session_id: str) -> None:
         .where(
             schema.episodes.c.scope_id == locked.id,
             schema.episodes.c.tenant == scope.tenant,
-            schema.episodes.c.session_id == session_id,
+            schema.episodes.c.session_id == conn.seals.of(locked.id).name(session_id),
             schema.episodes.c.deleted_at.is_(None),
         )
         .values(replay_from=schema.episodes.c.message_count)

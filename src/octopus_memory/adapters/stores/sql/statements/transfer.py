@@ -12,6 +12,7 @@ from .....domain.errors import EpisodeChanged
 from .....ports.values import NewTurn
 from .. import column_values, rows
 from ..lazy import Connection, sa, schema, sql_for
+from ..seals import METADATA
 from . import agent_configs, close, common, facts, index_turns, placeholders, scopes
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ def sessions(
         .limit(limit)
     )
     if after is not None:
-        statement = statement.where(table.c.session_id > after)
-    found = conn.execute(statement, common.scope_params(scope))
-    return [rows.session(row, scope) for row in found]
+        statement = statement.where(table.c.session_id > conn.seals.find(scope).name(after))
+    found = conn.execute(statement, common.scope_params(conn, scope))
+    return [rows.session(conn, row, scope) for row in found]
 
 
 def import_episode(conn: Connection, imported: ImportedEpisode) -> bool:
@@ -61,7 +62,7 @@ def import_episode(conn: Connection, imported: ImportedEpisode) -> bool:
     )
     _import_session(conn, scope_id, imported)
     span = {"first_seq": next_seq, "last_seq": next_seq}
-    conn.execute(sa.insert(schema.episodes).values(_episode_row(scope_id, imported) | span))
+    conn.execute(sa.insert(schema.episodes).values(_episode_row(conn, scope_id, imported) | span))
     for some in _batches(imported.turns):
         _import_turns(conn, scope_id, imported, *some)
     episode_key = common.episode_key(scope, scope_id, episode.id)
@@ -76,22 +77,24 @@ def _exists(conn: Connection, scope: Scope, episode_id: UUID) -> bool:
     known = sa.select(schema.episodes.c.id).where(
         common.in_scope(), schema.episodes.c.id == episode_id
     )
-    return conn.execute(known, common.scope_params(scope)).first() is not None
+    return conn.execute(known, common.scope_params(conn, scope)).first() is not None
 
 
 def _import_session(conn: Connection, scope_id: int, imported: ImportedEpisode) -> None:
     session, is_open = imported.session, imported.kept.episode.is_open
+    seal = conn.seals.of(scope_id)
+    name = seal.name(session.id)
     this = sa.and_(
-        schema.conversations.c.scope_id == scope_id, schema.conversations.c.session_id == session.id
+        schema.conversations.c.scope_id == scope_id, schema.conversations.c.session_id == name
     )
     if conn.execute(sa.select(schema.conversations.c.session_id).where(this)).first() is None:
         conn.execute(
             sa.insert(schema.conversations).values(
                 scope_id=scope_id,
-                session_id=session.id,
+                session_id=name,
                 tenant=session.scope.tenant,
                 status=session.status.value,
-                metadata=rows.dump_json(session.metadata),
+                metadata=seal.dump_json(METADATA, name, session.metadata),
                 created_at=session.created_at,
             )
         )
@@ -100,7 +103,7 @@ def _import_session(conn: Connection, scope_id: int, imported: ImportedEpisode) 
         return
     opened = sa.select(schema.episodes.c.id).where(
         schema.episodes.c.scope_id == scope_id,
-        schema.episodes.c.session_id == session.id,
+        schema.episodes.c.session_id == name,
         schema.episodes.c.ended_at.is_(None),
     )
     if conn.execute(opened).first() is not None:
@@ -109,13 +112,13 @@ def _import_session(conn: Connection, scope_id: int, imported: ImportedEpisode) 
     conn.execute(sa.update(schema.conversations).where(this).values(status=status))
 
 
-def _episode_row(scope_id: int, imported: ImportedEpisode) -> dict[str, Any]:
+def _episode_row(conn: Connection, scope_id: int, imported: ImportedEpisode) -> dict[str, Any]:
     kept, episode = imported.kept, imported.kept.episode
     return {
         "id": episode.id,
         "tenant": episode.scope.tenant,
         "scope_id": scope_id,
-        "session_id": episode.session_id,
+        "session_id": conn.seals.of(scope_id).name(episode.session_id),
         "started_at": episode.started_at,
         "last_message_at": episode.last_message_at,
         "last_seen_at": kept.last_seen_at,
@@ -148,7 +151,7 @@ def _import_turns(
 ) -> None:
     kept = imported.kept.episode
     episode = common.episode_key(kept.scope, scope_id, kept.id)
-    log = rows.new_turns(turns, first, episode)
+    log = rows.new_turns(conn.seals.of(scope_id), turns, first, episode)
     conn.insert(_insert_turns(kept.is_archived), rows.NEW_TURN, log)
     if kept.is_archived:
         return

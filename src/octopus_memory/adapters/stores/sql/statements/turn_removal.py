@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 def _this() -> sa.Select[Any]:
     return sa.select(
         *rows.episode_columns(),
-        schema.episodes.c.scope_id,
         schema.episodes.c.unfindable_from,
         schema.episodes.c.replay_from,
     ).where(common.undeleted_in_scope(), schema.episodes.c.id == sa.bindparam("episode_"))
@@ -52,7 +51,7 @@ def remove(
 
 def _remove(conn: Connection, scope: Scope, removal: TurnRemoval, *, now: datetime) -> None:
     was, episode_id = removal.was, removal.was.episode.id
-    this = common.scope_params(scope) | {"episode_": episode_id}
+    this = common.scope_params(conn, scope) | {"episode_": episode_id}
     row = conn.execute(_this, this).one_or_none()
     if row is None:
         raise EpisodeNotFound(episode_id)
@@ -83,11 +82,11 @@ def _check_unchanged(conn: Connection, row: rows.Row, removal: TurnRemoval) -> N
         .where(table.c.episode_id == row.id, table.c.scope_id == row.scope_id)
         .order_by(table.c.ordinal)
     )
-    same = rows.episode(row, was.episode.scope) == was.episode
+    same = rows.episode(conn, row, was.episode.scope) == was.episode
     if not same or [tuple(each) for each in there] != [(t.ordinal, t.id) for t in was.turns]:
-        raise EpisodeChanged(row.session_id)
+        raise EpisodeChanged(rows.session_id(conn, row))
     this = {"episode_": row.id, "scope_": row.scope_id}
-    close.check_not_rewritten(conn, this, row.session_id, removal.summary)
+    close.check_not_rewritten(conn, this, was.episode.session_id, removal.summary)
 
 
 def _remove_turns(conn: Connection, row: rows.Row, number: Mapping[int, int], count: int) -> None:
@@ -197,7 +196,8 @@ def _move_rows(
         common.in_seq_span(recall),
     ]
     found = conn.execute(sa.select(recall).where(*here).order_by(recall.c.ordinal), this)
-    known = [dict(each) for each in found.mappings()]
+    seal = conn.seals.of(episode_key["scope_id"])
+    known = [seal.open_recall_row(dict(each)) for each in found.mappings()]
     mirrored = mirror.name(conn) is not None
     first = next((old for old, new in enumerate(number) if old != new), len(number))
     moved = [
@@ -220,7 +220,7 @@ def _move_rows(
         if each["seq"] in waiting
     ]
     if new_rows:
-        conn.execute(common.insert_recall, new_rows)
+        conn.execute(common.insert_recall, [seal.recall_row(each) for each in new_rows])
         common.set_last_seq(conn, episode_key, first_seq + len(new_rows) - 1)
     if work:
         conn.execute(common.insert_work, work)
@@ -244,7 +244,7 @@ def _drop_summary(conn: Connection, scope: Scope, row: rows.Row, *, now: datetim
     conn.execute(
         sa.update(schema.episodes)
         .where(common.this_episode())
-        .values(summarized_by=None, **rows.pack_summary(None)),
+        .values(summarized_by=None, **rows.NO_SUMMARY),
         this,
     )
     conn.execute(facts.drop_of_episode, this)

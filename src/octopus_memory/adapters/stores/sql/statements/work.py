@@ -109,15 +109,16 @@ def claim(
         conn.execute(_lease, {"ids": some, "owner_": worker_id, "until_": until})
     if kind is WorkKind.UNINDEX:
         return [_removal(row) for row in taken]
-    # Work goes with its scope. An item without one cannot be done.
-    return [_work(row) for row in taken if row.agent is not None]
+    # Work goes with its scope. An item without one, or without its key, cannot be done.
+    there = conn.seals.readable({row.scope_id for row in taken if row.agent is not None})
+    return [_work(conn, row) for row in taken if row.scope_id in there]
 
 
-def _work(row: rows.Row) -> Work:
+def _work(conn: Connection, row: rows.Row) -> Work:
     return Work(
         id=row.id,
         kind=_KIND_OF[row.kind],
-        scope=Scope(tenant=row.tenant, agent=row.agent, user=row.user),
+        scope=common.scope_of(conn, row, row.scope_id),
         scope_id=row.scope_id,
         episode_id=row.episode_id,
         ordinal=row.ordinal,
@@ -251,7 +252,7 @@ def turns(conn: Connection, work: Sequence[Work]) -> list[Turn]:
         found |= {
             (row[0], row[1]): row for row in conn.execute(_claimed_turns, {"ids": some}).fetchall()
         }
-    return rows.turns(found.values())
+    return rows.turns(conn, found.values())
 
 
 def queueing(kind: WorkKind, *wanted: sa.ColumnElement[bool]) -> sa.Insert:
@@ -286,4 +287,4 @@ def waiting_rows(conn: Connection, scope: Scope, *, limit: int) -> list[int]:
         .distinct()
         .limit(limit)
     )
-    return list(conn.execute(waiting, common.scope_params(scope)).scalars())
+    return list(conn.execute(waiting, common.scope_params(conn, scope)).scalars())
