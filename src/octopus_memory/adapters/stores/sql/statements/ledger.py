@@ -22,19 +22,8 @@ if TYPE_CHECKING:
 
 NO_EPISODE = UUID(int=0)
 """The episode of facts that a caller gave."""
-_INJECTION = (
-    "scope_id",
-    "id",
-    "tenant",
-    "session_id",
-    "at",
-    "budget_tokens",
-    "block_tokens",
-    "left_out",
-    "hash",
-    "codec",
-    "query",
-)
+_WHERE = ("scope_id", "id", "tenant", "session_id", "at")
+_INJECTION = (*_WHERE, "budget_tokens", "block_tokens", "left_out", "hash", "codec", "query")
 _INJECTED = ("scope_id", "injection_id", "episode_id", "tenant", "shown", "memories")
 
 
@@ -114,22 +103,10 @@ def drop_entries_of_turns() -> sa.Delete:
     return sa.delete(schema.injections).where(_of_turns_in_episode())
 
 
-@sql
-def _drop_items_of_scope() -> sa.Delete:
-    return sa.delete(schema.injected).where(schema.injected.c.scope_id == sa.bindparam("scope_"))
-
-
-@sql
-def _drop_entries_of_scope() -> sa.Delete:
-    return sa.delete(schema.injections).where(
-        schema.injections.c.scope_id == sa.bindparam("scope_")
-    )
-
-
 def drop_of_scope(conn: Connection, scope_id: int) -> None:
     """Delete the entries of an erased scope whose sessions never got an episode."""
-    conn.execute(_drop_items_of_scope, {"scope_": scope_id})
-    conn.execute(_drop_entries_of_scope, {"scope_": scope_id})
+    for table in (schema.injected, schema.injections):
+        conn.execute(sa.delete(table).where(table.c.scope_id == scope_id))
 
 
 def drop_for_turns(
