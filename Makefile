@@ -35,7 +35,7 @@ test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -q -n auto --dist loadfile -m 'not install'
 
 # What a test needs is told by its markers, which conftest.py sets or enforces: no list can go stale.
-FAST_TESTS := tests/unit tests/engine tests/stores tests/indexes tests/faces tests/integrations \
+FAST_TESTS := tests/unit tests/engine tests/stores tests/indexes tests/keys tests/faces tests/integrations \
 	tests/evaluation tests/project
 FAST_MARKERS := not server and not process and not slow and not qdrant
 

@@ -21,6 +21,7 @@ FEWEST = {
     "tests/engine": 400,
     "tests/stores": 700,
     "tests/indexes": 100,
+    "tests/keys": 40,
     "tests/faces": 400,
     "tests/integrations": 0,  # each needs a library of its own
     "tests/evaluation": 50,

@@ -10,6 +10,17 @@ from typing import NamedTuple
 KEY_BYTES = 32
 
 
+class Key(bytes):
+    """A key, which neither a log nor a traceback that shows values can print by mistake."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "Key(…)"
+
+    __str__ = __repr__
+
+
 class Destroyed(NamedTuple):
     """When keys were destroyed, and how long a copy of the key store may still hold them."""
 
@@ -26,8 +37,9 @@ class KeyStoreState(NamedTuple):
     """Where the keys are: a file, or the address of a service."""
     master: str
     """What protects them there: a file, the environment, a key of a KMS, or the service."""
-    keys: int
-    destroyed: int
+    keys: int | None
+    """None where they cannot be counted."""
+    destroyed: int | None
     problems: Sequence[str] = ()
     """What is unsafe or does not work, each with its remedy."""
 
@@ -75,3 +87,21 @@ class ScopeKeys(ABC):
     @abstractmethod
     def close(self) -> None:
         """Forget every key that is held in memory. May be called again."""
+
+
+class MasterKey(ABC):
+    """A key of a KMS, which never leaves it: wraps the master key of a local key store.
+
+    :raises KeyUnavailable: by both methods, when the KMS does not answer or refuses
+    """
+
+    name: str
+    """What the KMS calls it."""
+
+    @abstractmethod
+    def wrap(self, master: bytes) -> bytes:
+        """The master key, encrypted."""
+
+    @abstractmethod
+    def unwrap(self, wrapped: bytes) -> bytes:
+        """The master key that `wrap` was given."""

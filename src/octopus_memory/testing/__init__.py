@@ -36,6 +36,7 @@ from .openai_server import FakeOpenAIServer
 
 if TYPE_CHECKING:
     from .index.suite import IndexSuite
+    from .scope_keys import ScopeKeysSuite
     from .store.suite import StoreSuite
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "FakeSummarizer",
     "FixedClock",
     "IndexSuite",
+    "ScopeKeysSuite",
     "StoreSuite",
     "make_append",
     "make_closing",
@@ -57,7 +59,11 @@ __all__ = [
 ]
 
 # Imported lazily, because the suites need pytest and the fakes do not.
-_SUITES = {"IndexSuite": ".index.suite", "StoreSuite": ".store.suite"}
+_SUITES = {
+    "IndexSuite": ".index.suite",
+    "ScopeKeysSuite": ".scope_keys",
+    "StoreSuite": ".store.suite",
+}
 
 
 def __getattr__(name: str) -> Any:

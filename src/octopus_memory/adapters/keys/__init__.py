@@ -1,0 +1,1 @@
+"""Key stores: where the keys of scopes are kept."""
