@@ -1,5 +1,7 @@
 """Load test of the service, compared with an empty endpoint: python -m benchmarks.load [--kills 10]
 
+With `--services 2 4` several services on one PostgreSQL are loaded instead: see `load_services`.
+
 64 clients at once, 80 % add and 20 % recall over 1,000 users, each in the middle of a session, on
 one node with SQLite. Every add has an idempotency key, as those of the Python client have.
 
@@ -30,6 +32,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks import load_services
 from benchmarks.load_processes import OCTOPUS, Program, free_port, locust_in
 from octopus_memory import EpisodicMemory
 from octopus_memory.ports.recall_rows import WorkKind
@@ -272,7 +275,17 @@ def main() -> None:
         help="number of serving processes. Default: one per core",
     )
     parser.add_argument("--locust", type=Path, help="an installed locust program")
+    parser.add_argument(
+        "--services", type=int, nargs="+", help="numbers of services to load on one PostgreSQL"
+    )
+    parser.add_argument("--kill-every", type=float, default=10, help="seconds between two kills")
+    parser.add_argument("--calm", type=float, default=60, help="seconds of a run without kills")
+    parser.add_argument("--url", help="URL of an empty PostgreSQL database, with its owner")
     options = parser.parse_args()
+    if options.services:
+        options.seconds = options.seconds or 600
+        load_services.main(options)
+        return
     # Each restart takes seconds, during which requests wait.
     options.seconds = options.seconds or _SECONDS + 6 * options.kills
     locust = options.locust or locust_in(HERE.parent / "build" / "locust")
