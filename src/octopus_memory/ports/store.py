@@ -139,9 +139,10 @@ class SharedDatabase(ABC):
         self,
         model: str,
         done: Sequence[tuple[Work, bytes]],
-        also: Callable[[Any], object],
+        also: Callable[[Any, Sequence[tuple[Work, bytes]]], object],
     ) -> None:
         """As `RecallRows.put_vectors`, and run `also` in the same transaction.
 
-        `also` does not run if the vectors are not stored.
+        `also` gets the connection and the vectors of this transaction: a distributed database
+        stores each user's in one of their own. It does not run if the vectors are not stored.
         """

@@ -65,9 +65,13 @@ class PgVectorIndex(RemoteIndex):
         return self._mirror
 
     def put(self, model: str, done: Sequence[tuple[Work, NDArray[np.float32]]]) -> None:
-        packed = pack(done)
-        given = [(work.scope_id, work.seq, vector) for work, vector in packed]
-        self._sql.put_vectors_and(model, packed, lambda conn: table.write(conn, model, given))
+        self._sql.put_vectors_and(
+            model,
+            pack(done),
+            lambda conn, some: table.write(
+                conn, model, [(work.scope_id, work.seq, vector) for work, vector in some]
+            ),
+        )
         if done:
             self._create_indexes(model, len(done[0][1]), max(work.seq for work, _ in done))
 

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from ..sql.transactions import Every, Reach
+from ..sql.transactions import Every, Person, Reach
 from ..sql.types import Name
 
-_REACHED = "(SELECT current_setting('octopus.reach')) IN ('all', 'tenant:' || tenant)"
-_PROTECT = """
-    ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
-    ALTER TABLE {table} FORCE ROW LEVEL SECURITY;
-    DROP POLICY IF EXISTS octopus_reach ON {table};
-    CREATE POLICY octopus_reach ON {table} USING ({reached}) WITH CHECK ({reached})
-"""
+_SETTING = "current_setting('octopus.reach')"
+# In a subquery, so that the server reads the setting once. Citus refuses one in a policy.
+_REACHED = f"(SELECT {_SETTING}) IN ('all', 'tenant:' || tenant)"
+_REACHED_BY_ROW = f"{_SETTING} IN ('all', 'tenant:' || tenant)"
+_PROTECT = (
+    "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY",
+    "ALTER TABLE {table} FORCE ROW LEVEL SECURITY",
+    "DROP POLICY IF EXISTS octopus_reach ON {table}",
+    "CREATE POLICY octopus_reach ON {table} USING ({reached}) WITH CHECK ({reached})",
+)
 # Settings for every tenant are readable by every tenant.
 _SHARE_SETTINGS = """
     DROP POLICY IF EXISTS octopus_shared ON octopus_agents;
@@ -71,7 +74,8 @@ def setting(reach: Reach, dialect: sa.Dialect) -> str:
     """The value of `octopus.reach`."""
     if isinstance(reach, Every):
         return EVERYTHING
-    return f"tenant:{Name().process_bind_param(reach, dialect)}"
+    tenant = reach.tenant if isinstance(reach, Person) else reach
+    return f"tenant:{Name().process_bind_param(tenant, dialect)}"
 
 
 def why_not_held(conn: sa.Connection) -> str | None:
@@ -94,8 +98,16 @@ def protect(conn: sa.Connection) -> None:
             _protect(conn, row.name)
 
 
+def replace_policy(conn: sa.Connection, table: str) -> None:
+    """Replace the policy of a table by one that Citus can distribute."""
+    if table in tables(conn):
+        for statement in _PROTECT:
+            conn.exec_driver_sql(statement.format(table=table, reached=_REACHED_BY_ROW))
+
+
 def _protect(conn: sa.Connection, table: str) -> None:
-    conn.exec_driver_sql(_PROTECT.format(table=table, reached=_REACHED))
+    for statement in _PROTECT:
+        conn.exec_driver_sql(statement.format(table=table, reached=_REACHED))
     if table == "octopus_agents":
         conn.exec_driver_sql(_SHARE_SETTINGS)
     given = {"table": table, "names": list(_PRIVATE)}

@@ -12,12 +12,12 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from ....domain.episode import Scope
 from .lazy import Connection
-from .transactions import Every, Reach, Transactions
+from .transactions import Every, Person, Reach, Transactions
 
 P = ParamSpec("P")
 T = TypeVar("T")
 FindReach = Callable[..., Reach]
-"""Called with a method's arguments; returns the tenant whose rows its transaction may touch."""
+"""Called with a method's arguments; returns whose rows its transaction may touch."""
 
 
 class _HasTenant(Protocol):
@@ -25,8 +25,18 @@ class _HasTenant(Protocol):
     def tenant(self) -> str: ...
 
 
+class _HasUser(_HasTenant, Protocol):
+    @property
+    def user(self) -> str | None: ...
+
+
 def of_scope(scope: Scope, *_: Any, **__: Any) -> Reach:
-    return scope.tenant
+    return Person(scope.tenant, scope.user)
+
+
+def of_user(value: _HasUser, *_: Any, **__: Any) -> Reach:
+    """The user that the first argument names; its whole tenant if that is None."""
+    return value.tenant if value.user is None else Person(value.tenant, value.user)
 
 
 def of_tenant(tenant: str, *_: Any, **__: Any) -> Reach:

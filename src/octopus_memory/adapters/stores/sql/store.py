@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,23 +13,26 @@ from ....domain.episode import Episode, Scope, Turn
 from ....domain.facts import Fact
 from ....ports.models import Clock
 from ....ports.privacy import Lead
-from ....ports.recall_rows import UnindexedTurns, Work
+from ....ports.recall_rows import Removal, UnindexedTurns, Work
 from ....ports.store import EpisodeStore, SharedDatabase
 from ....ports.values import Append, IndexEntry
 from . import migrate, statements
 from .binding import (
     of_all,
     of_its_tenant,
+    of_scope,
     of_tenant,
     of_tenant_or_all,
+    of_user,
     reads,
     writes,
     writes_now,
 )
 from .lazy import Connection, sa
-from .transactions import Every, Reach, Transactions
+from .transactions import Every, Person, Reach, Transactions
 
 if TYPE_CHECKING:
+    from ....domain.ledger import Injection
     from ....ports.admin import StoreStats
     from ....ports.privacy import TurnRemoval
     from ....ports.values import EpisodeQuery, ImportedEpisode, StoredEpisode
@@ -39,15 +42,15 @@ _LEASE = timedelta(minutes=5)
 
 
 def _of_write(write: Append) -> Reach:
-    return write.scope.tenant
+    return of_scope(write.scope)
 
 
 def _of_imported(imported: ImportedEpisode) -> Reach:
-    return imported.kept.episode.scope.tenant
+    return of_scope(imported.kept.episode.scope)
 
 
 def _of_stored(was: StoredEpisode, **_: Any) -> Reach:
-    return was.episode.scope.tenant
+    return of_scope(was.episode.scope)
 
 
 def _of_named_tenant(*_: Any, tenant: str | None = None, **__: Any) -> Reach:
@@ -55,16 +58,32 @@ def _of_named_tenant(*_: Any, tenant: str | None = None, **__: Any) -> Reach:
 
 
 def _of_removals(removals: Sequence[TurnRemoval], **_: Any) -> Reach:
-    return removals[0].was.episode.scope.tenant if removals else Every.TENANT
+    return of_scope(removals[0].was.episode.scope) if removals else Every.TENANT
 
 
 def _of_scope_or_all(scope: Scope | None = None, **_: Any) -> Reach:
-    return Every.TENANT if scope is None else scope.tenant
+    return Every.TENANT if scope is None else of_scope(scope)
 
 
-def _of_waiting(found: Sequence[UnindexedTurns]) -> Reach:
-    tenants = {each.scope.tenant for each in found}
-    return tenants.pop() if len(tenants) == 1 else Every.TENANT
+def reach_of(people: Iterable[Person | None]) -> Reach:
+    """The one user or the one tenant of a batch, else every tenant; None is of any tenant."""
+    found = set(people)
+    if None in found or not found:
+        return Every.TENANT
+    tenants = {person.tenant for person in found if person is not None}
+    if len(tenants) > 1:
+        return Every.TENANT
+    return found.pop() or Every.TENANT if len(found) == 1 else tenants.pop()
+
+
+def _person(item: Any) -> Person | None:
+    """The user of an item of a batch; None for a removal, which names none."""
+    scope = item if isinstance(item, Scope) else getattr(item, "scope", None)
+    return None if scope is None else Person(scope.tenant, scope.user)
+
+
+def _first_person(item: Sequence[Any]) -> Person | None:
+    return _person(item[0])
 
 
 def _of_config(tenant: str | None, *_: Any, **__: Any) -> Reach:
@@ -134,10 +153,11 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     def list_episodes(self, query: EpisodeQuery) -> tuple[list[Episode], int]:
         scope, limit, listing = query.of, query.limit, statements.listing
         if query.deleted or limit is None or not isinstance(scope, Scope):
-            return self._read(scope.tenant, listing.any_page, query)
+            reach = of_scope(scope) if isinstance(scope, Scope) else scope.tenant
+            return self._read(reach, listing.any_page, query)
         if query.count:
-            return self._read(scope.tenant, listing.scope_page_and_count, scope, query, limit)
-        found = self._read(scope.tenant, listing.scope_page, scope, query, limit)
+            return self._read(of_scope(scope), listing.scope_page_and_count, scope, query, limit)
+        found = self._read(of_scope(scope), listing.scope_page, scope, query, limit)
         return found, len(found)
 
     # Rows that recall reads
@@ -148,9 +168,11 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     def turns_of(self, waiting: Sequence[UnindexedTurns | Work]) -> list[Turn]:
         work = [each for each in waiting if isinstance(each, Work)]
         found = [each for each in waiting if isinstance(each, UnindexedTurns)]
-        turns = self._read(Every.TENANT, statements.work.turns, work) if work else []
-        if found:
-            turns += self._read(_of_waiting(found), statements.index_turns.turns, found)
+        turns: list[Turn] = []
+        for reach, some in self._parts(work, _person):
+            turns += self._read(reach, statements.work.turns, some)
+        for reach, those in self._parts(found, _person):
+            turns += self._read(reach, statements.index_turns.turns, those)
         return turns
 
     def index_turns(
@@ -159,14 +181,30 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
         *,
         patience: float | None = None,  # noqa: ARG002 - for a store that has but one writer
     ) -> int:
-        if not done:
-            return 0
-        reach = _of_waiting([found for found, _ in done])
-        return self._write(reach, statements.index_turns.index_turns, done, now=self._now())
+        index = statements.index_turns.index_turns
+        return sum(
+            self._write(reach, index, some, now=self._now())
+            for reach, some in self._parts(done, _first_person)
+        )
 
     # Work
-    finish = writes(statements.work.finish, of_all)
-    postpone = writes(statements.work.postpone, of_all)
+    def _parts(
+        self, items: Sequence[T], person: Callable[[T], Person | None]
+    ) -> Iterable[tuple[Reach, Sequence[T]]]:
+        """The transactions of a batch, each with its reach; one for all unless it is empty."""
+        return [(reach_of(map(person, items)), items)] if items else []
+
+    def finish(self, work: Sequence[Work | Removal]) -> None:
+        for reach, some in self._parts(work, _person):
+            self._write(reach, statements.work.finish, some)
+
+    def postpone(
+        self, work: Sequence[Work | Removal], *, until: datetime, worker_id: str | None = None
+    ) -> None:
+        do = statements.work.postpone
+        for reach, some in self._parts(work, _person):
+            self._write(reach, do, some, until=until, worker_id=worker_id)
+
     waiting_rows = reads(statements.work.waiting_rows)
     backlog = reads(statements.work.backlog, of_all)
 
@@ -185,18 +223,21 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
         return self._write(Every.TENANT, statements.work.claim, kind, **lease)
 
     def put_vectors(self, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
-        if done:
-            self._write(Every.TENANT, statements.vectors.put, model, done, now=self._now())
+        for reach, some in self._parts(done, _first_person):
+            self._write(reach, statements.vectors.put, model, some, now=self._now())
 
     def put_told(self, done: Sequence[tuple[Work, int]]) -> None:
-        if done:
-            self._write(Every.TENANT, statements.index_turns.put_told, done)
+        for reach, some in self._parts(done, _first_person):
+            self._write(reach, statements.index_turns.put_told, some)
 
     def put_vectors_and(
-        self, model: str, done: Sequence[tuple[Work, bytes]], also: Callable[[Any], object]
+        self,
+        model: str,
+        done: Sequence[tuple[Work, bytes]],
+        also: Callable[[Any, Sequence[tuple[Work, bytes]]], object],
     ) -> None:
-        if done:
-            self._write(Every.TENANT, _put_vectors_and, model, done, also, now=self._now())
+        for reach, some in self._parts(done, _first_person):
+            self._write(reach, _put_vectors_and, model, some, also, now=self._now())
 
     def inside(
         self, tenant: str | None, do: Callable[..., T], *args: Any, writes: bool = False
@@ -227,7 +268,7 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     delete = writes(statements.retention.delete)
     restore = writes(statements.retention.restore)
     purge = writes_now(statements.retention.purge)
-    place_hold = writes(statements.holds.place, of_its_tenant)
+    place_hold = writes(statements.holds.place, of_user)
     lift_hold = writes(statements.holds.lift, of_tenant)
     holds = reads(statements.holds.list_holds, of_tenant)
     last_run = reads(statements.jobs.last_run, of_all)
@@ -252,7 +293,7 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
         return self._write(Every.TENANT, statements.jobs.renew_lead, job, leader, until=until)
 
     # Erasure and the audit log
-    erase = writes(statements.erasure.erase, of_its_tenant)
+    erase = writes(statements.erasure.erase, of_user)
     left_of = reads(statements.erasure.left_of, of_its_tenant)
     erasures = reads(statements.erasure.erasures, of_tenant_or_all)
     keep_receipt = writes(statements.erasure.keep_receipt, of_its_tenant)
@@ -286,7 +327,7 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
         self, scope: Scope, *, until: datetime | None = None, given: bool = False
     ) -> list[Fact]:
         do = statements.facts.given if given else statements.facts.newest
-        return self._read(scope.tenant, do, scope, until)
+        return self._read(of_scope(scope), do, scope, until)
 
     add_facts = writes(statements.facts.add)
     pin_fact = writes(statements.facts.pin)
@@ -298,7 +339,12 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     people = reads(statements.overview.people, of_tenant)
 
     # The ledger of injections
-    record_injections = writes(statements.ledger.record, of_tenant)
+    def record_injections(self, tenant: str, entries: Sequence[tuple[Scope, Injection]]) -> int:
+        return sum(
+            self._write(reach, statements.ledger.record, tenant, some)
+            for reach, some in self._parts(entries, _first_person)
+        )
+
     injections = reads(statements.ledger.injections)
     episode_uses = reads(statements.ledger.episode_uses)
 
@@ -342,9 +388,9 @@ def _put_vectors_and(
     conn: Connection,
     model: str,
     done: Sequence[tuple[Work, bytes]],
-    also: Callable[[Any], object],
+    also: Callable[[Any, Sequence[tuple[Work, bytes]]], object],
     *,
     now: datetime,
 ) -> None:
     if statements.vectors.put(conn, model, done, now=now):
-        also(conn)
+        also(conn, done)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cached_property
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from ....domain.errors import StoreCorrupt, StoreError
 from ....ports.models import Clock
@@ -31,7 +31,14 @@ class Every(Enum):
     TENANT = "every tenant"
 
 
-Reach: TypeAlias = str | Every
+class Person(NamedTuple):
+    """The reach of a call about one user, whose rows a distributed database has on one node."""
+
+    tenant: str
+    user: str
+
+
+Reach: TypeAlias = str | Every | Person
 """The tenant whose rows a transaction may touch, or every tenant. None is refused."""
 
 
@@ -176,5 +183,5 @@ class Transactions(ABC):
 
 
 def check_reach(reach: Reach) -> None:
-    if not isinstance(reach, str | Every):
+    if not isinstance(reach, str | Every | Person):
         raise TypeError("a transaction must name a tenant")
