@@ -48,7 +48,7 @@ _FAILING: Sequence[tuple[str, type[Exception], _Spoil]] = [
     (
         "id is taken",
         OctopusError,
-        lambda open_: make_append(BEN, "x", "y", episode_id=open_.episode_id),
+        lambda open_: make_append(ANA, "x", session_id="new", episode_id=open_.episode_id),
     ),
     (
         "message is no JSON",

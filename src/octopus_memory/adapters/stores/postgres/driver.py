@@ -76,15 +76,15 @@ class Statements(StatementCache[Prepared]):
     """The compiled statements of one server."""
 
     def __init__(self, dialect: sa.Dialect) -> None:
-        self._dialect = dialect
+        self.dialect = dialect
         super().__init__(lambda statement, keys: self._prepare(statement(), keys)[0], self._prepare)
 
     def _prepare(self, statement: Any, keys: Keys) -> tuple[Prepared, Any]:
         # Without this, an INSERT would return the new row's key.
         is_silent = isinstance(statement, sa.Insert) and not returned(statement)
-        made = statement.compile(dialect=self._dialect, column_keys=keys, for_executemany=is_silent)
+        made = statement.compile(dialect=self.dialect, column_keys=keys, for_executemany=is_silent)
         check_given(made, keys)
-        return Prepared(statement, made, keys, self._dialect), made
+        return Prepared(statement, made, keys, self.dialect), made
 
 
 class DriverConnection:
@@ -103,7 +103,7 @@ class DriverConnection:
         driver_error: type[Exception],
         *,
         begin: str | None,
-        settings: tuple[str, str],
+        settings: tuple[str, ...],
     ) -> None:
         """`settings` are the statement timeout and the reach."""
         self._raw = raw
@@ -174,6 +174,9 @@ class DriverConnection:
         self._pipeline = self._leaving.enter_context(self._raw.pipeline())
         if self._begin is not None:
             self._raw.execute(self._begin, prepare=True)
+        self._send_settings()
+
+    def _send_settings(self) -> None:
         self._raw.execute(
             _SET_TO_WRITE if self._begin == WRITING else _SET, self._settings, prepare=True
         )
@@ -212,21 +215,18 @@ class Driver:
 
     @contextmanager
     def connection(
-        self, *, begin: str | None, settings: tuple[str, str]
+        self, make: Callable[..., DriverConnection], statements: Statements, **options: Any
     ) -> Iterator[DriverConnection]:
-        """A connection for one call; errors are raised as SQLAlchemy raises them."""
+        """A connection for one call; errors are raised as SQLAlchemy raises them.
+
+        `make` and its `options` are the class of the connection, and what it needs.
+        """
         driver_error = self._engine.dialect.loaded_dbapi.Error
         try:
             pooled = self._engine.raw_connection()
         except driver_error as error:
             raise self._as_sqlalchemy_raises(error) from error
-        conn = DriverConnection(
-            pooled.driver_connection,
-            self.statements,
-            driver_error,
-            begin=begin,
-            settings=settings,
-        )
+        conn = make(pooled.driver_connection, statements, driver_error, **options)
         try:
             yield conn
             conn.end()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
 from ....domain.errors import (
+    EpisodeNotFound,
     InvalidSetting,
     MissingExtra,
     StoreBusy,
@@ -19,17 +20,25 @@ from ....domain.errors import (
 )
 from ....ports.models import Clock
 from ....ports.privacy import Lead
-from ..sql import migrate
+from ..sql import migrate, statements
+from ..sql.binding import of_scope, of_user
 from ..sql.lazy import Connection, needs_snapshot
-from ..sql.store import SqlStore
-from ..sql.transactions import Reach
-from . import compaction, errors, security
+from ..sql.store import SqlStore, reach_of
+from ..sql.transactions import Every, Person, Reach
+from . import compaction, distribute, errors, security
+from .buckets import Placing
 from .driver import DURABLE, SNAPSHOT, WRITING, Driver, DriverConnection
+
+if TYPE_CHECKING:
+    from ....domain.audit import AuditDraft
+    from ....domain.retention import Hold
 
 P = ParamSpec("P")
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 _OLDEST = 15
+_CHECKED = 20
+"""Users whose rows are looked for on a database that was distributed."""
 # Both sides notice a vanished peer within about a minute.
 _KEEPALIVE: dict[str, Any] = {
     "keepalives_idle": 30,
@@ -75,6 +84,7 @@ class PostgresStore(SqlStore):
             pool_size=pool_size, max_overflow=0, pool_timeout=connect_timeout_seconds, **options
         )
         self._driver = Driver(engine)
+        self._placing: Placing | None = None
         super().__init__(lambda: engine, clock=clock)
 
     def _engine_with(self, **options: Any) -> sa.Engine:
@@ -153,7 +163,12 @@ class PostgresStore(SqlStore):
         self, reach: Reach, begin: str | None
     ) -> AbstractContextManager[DriverConnection]:
         reached = security.setting(reach, self._engine.dialect)
-        return self._driver.connection(begin=begin, settings=(self._patience, reached))
+        settings = self._patience, reached
+        if self._placing is not None:
+            return self._placing.connection(self._driver, reach, begin, settings)
+        return self._driver.connection(
+            DriverConnection, self._driver.statements, begin=begin, settings=settings
+        )
 
     def _prepare_schema(self) -> None:
         with self._translated(), self._alone.connect() as conn:
@@ -163,12 +178,70 @@ class PostgresStore(SqlStore):
             conn.exec_driver_sql(_DISABLE_TIMEOUTS)
             conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_key("schema"))))
             migrate.ensure_current(self._schema, self._schema, read_only=self.read_only)
+            self._placing = self._recognize(conn)
             with self._schema.begin() as owner:
                 security.protect(owner)
+
+    def _recognize(self, conn: sa.Connection) -> Placing | None:
+        """How the rows are placed on nodes; None for a single database."""
+        found = conn.exec_driver_sql(_PLACED).one()
+        if distribute.is_begun(conn):
+            raise StoreUnavailable(
+                f"{self._where}: its distribution is not finished. Run octopus database distribute "
+                "again"
+            )
+        if not found.is_placed:
+            return None
+        if found.propagated != "local":
+            raise StoreUnavailable(
+                f"{self._where}: its nodes would not know whose rows a call may touch. Run ALTER "
+                f"DATABASE {self._url.database} SET citus.propagate_set_commands TO 'local'"
+            )
+        return Placing(self._alone.dialect, found.synchronous_commit)
 
     def close(self) -> None:
         super().close()
         self._alone.dispose()
+
+    def _parts(
+        self, items: Sequence[T], person: Callable[[T], Person | None]
+    ) -> Iterable[tuple[Reach, Sequence[T]]]:
+        if self._placing is None:
+            return super()._parts(items, person)
+        # A transaction for each user, so that each runs on one node.
+        by_person: dict[Person | None, list[T]] = {}
+        for item in items:
+            by_person.setdefault(person(item), []).append(item)
+        return [(reach_of([who]), some) for who, some in by_person.items()]
+
+    def claim(self, kind: Any, **lease: Any) -> Any:
+        if self._placing is None:
+            return super().claim(kind, **lease)
+        return self._write(Every.TENANT, statements.work.claim_unlocked, kind, **lease)
+
+    def place_hold(self, hold: Hold, *, entry: AuditDraft | None = None) -> None:
+        reach = of_user(hold)
+        if self._placing is not None and hold.episode_id is not None:
+            # The user of the episode, because a lock is for one node.
+            found = self.locate([hold.episode_id], tenant=hold.tenant).get(hold.episode_id)
+            if found is None:
+                raise EpisodeNotFound(hold.episode_id)
+            reach = of_scope(found)
+        self._write(reach, statements.holds.place, hold, entry=entry)
+
+    def check_distributed(self) -> None:
+        """Check that users are found on their nodes, and that new rows get new numbers.
+
+        :raises StoreError: where not
+        """
+        for number, scope in self.scopes(limit=_CHECKED):
+            state = self.recall_state(scope)
+            if state is None or state.scope_id != number:
+                raise StoreError(f"{self._where}: a user's rows are not found on their node")
+        given = self.numbers_given()
+        for name, highest in self._read(Every.TENANT, statements.move.highest_numbers).items():
+            if highest > given[name]:
+                raise StoreError(f"{self._where}: {name} would give a number twice")
 
     def why_not_held_by_security(self) -> str | None:
         """Return why row-level security does not apply to this store's role; None if it does."""
@@ -201,6 +274,26 @@ class PostgresStore(SqlStore):
                 return lead is not None and compaction.rewrite(conn)
 
 
+def distribute_database(
+    url: str, shards: int, tell: Callable[[str], None] | None = None
+) -> distribute.Distribution:
+    """Distribute a database over the nodes of Citus, and read from it to see that it works."""
+    parsed = _parsed(url)
+    engine = sa.create_engine(parsed, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
+    try:
+        with engine.connect() as conn:
+            is_begun = distribute.is_begun(conn)
+        if not is_begun:
+            # Makes the tables, or brings them to this release.
+            PostgresStore(url).close()
+        done = distribute.Distributor(engine, shards, tell).run()
+    except sa.exc.DBAPIError as error:
+        raise errors.translate(error, f"PostgreSQL database {parsed.database!r}") from error
+    with closing(PostgresStore(url)) as store:
+        store.check_distributed()
+    return done
+
+
 class _LockedLead(Lead):
     """An advisory lock, held by a transaction of its own until the connection ends."""
 
@@ -221,6 +314,15 @@ _SIZE = """
             SELECT relnamespace FROM pg_class WHERE oid = to_regclass('octopus_schema')
         )
         AND starts_with(relname, 'octopus_')
+"""
+
+
+_PLACED = """
+    SELECT EXISTS (
+        SELECT FROM pg_attribute
+        WHERE attrelid = to_regclass('octopus_scopes') AND attname = 'bucket' AND NOT attisdropped
+    ) AS is_placed, current_setting('synchronous_commit') AS synchronous_commit,
+        coalesce(current_setting('citus.propagate_set_commands', true), 'local') AS propagated
 """
 
 

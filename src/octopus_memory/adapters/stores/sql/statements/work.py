@@ -21,8 +21,8 @@ WHOLE_SCOPE = UUID(int=0)
 
 
 @sql_for
-def _waiting(limit: int) -> sa.Select[Any]:
-    """The items that can be claimed, skipping those that another worker is claiming."""
+def _ready(limit: int) -> sa.Select[Any]:
+    """The items that can be claimed."""
     # Subqueries, because PostgreSQL would join all waiting items before it takes the first.
     of_scope = (
         sa.select(column)
@@ -39,8 +39,13 @@ def _waiting(limit: int) -> sa.Select[Any]:
         )
         .order_by(schema.work.c.ready_at, schema.work.c.id)
         .limit(limit)
-        .with_for_update(of=schema.work, skip_locked=True)
     )
+
+
+@sql_for
+def _waiting(limit: int) -> sa.Select[Any]:
+    """The items that can be claimed, skipping those that another worker is claiming."""
+    return _ready(limit)().with_for_update(of=schema.work, skip_locked=True)
 
 
 @cache
@@ -60,6 +65,12 @@ def _lease() -> sa.Update:
         .where(_these())
         .values(owner=sa.bindparam("owner_"), ready_at=sa.bindparam("until_"))
     )
+
+
+@sql
+def _lease_free() -> Any:
+    is_free = schema.work.c.ready_at <= sa.bindparam("now_")
+    return _lease().where(is_free).returning(schema.work.c.id)
 
 
 @sql
@@ -107,6 +118,32 @@ def claim(
     taken = list(conn.execute(_waiting(limit), {"kind_": rows.KINDS[kind], "now_": now}))
     for some in common.chunks([row.id for row in taken]):
         conn.execute(_lease, {"ids": some, "owner_": worker_id, "until_": until})
+    return _claimed(kind, taken)
+
+
+def claim_unlocked(
+    conn: Connection,
+    kind: WorkKind,
+    *,
+    worker_id: str,
+    limit: int,
+    now: datetime,
+    until: datetime,
+) -> list[Removal] | list[Work]:
+    """As `claim`, for rows on several nodes, where no SELECT can lock.
+
+    Of two workers that find the same item, one leases it; the other waits, and then finds its
+    `ready_at` in the future.
+    """
+    found = list(conn.execute(_ready(limit), {"kind_": rows.KINDS[kind], "now_": now}))
+    mine: set[int] = set()
+    for some in common.chunks([row.id for row in found]):
+        given = {"ids": some, "owner_": worker_id, "until_": until, "now_": now}
+        mine.update(conn.execute(_lease_free, given).scalars())
+    return _claimed(kind, [row for row in found if row.id in mine])
+
+
+def _claimed(kind: WorkKind, taken: Sequence[rows.Row]) -> list[Removal] | list[Work]:
     if kind is WorkKind.UNINDEX:
         return [_removal(row) for row in taken]
     # Work goes with its scope. An item without one, or without its key, cannot be done.
