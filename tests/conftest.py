@@ -21,7 +21,13 @@ pytest.register_assert_rewrite("octopus_memory.testing", "tests.support")
 from octopus_memory import EpisodicMemory, MemoryScope  # noqa: E402 - after the line above
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore  # noqa: E402 - the same
 from octopus_memory.testing import FixedClock  # noqa: E402 - the same
-from tests.support import postgres_server, selection, sqlserver_server  # noqa: E402 - the same
+from tests.support import (  # noqa: E402 - the same
+    citus_server,
+    postgres_server,
+    selection,
+    sqlserver_server,
+)
+from tests.support.citus_server import CitusInstallation  # noqa: E402 - the same
 from tests.support.postgres_installation import Database, Installation  # noqa: E402 - the same
 from tests.support.postgres_server import LocalServer, Programs, Unavailable  # noqa: E402 - the same
 from tests.support.process_guard import processes_refused  # noqa: E402 - the same
@@ -201,12 +207,24 @@ def postgres_programs() -> Iterator[Programs]:
 
 @pytest.fixture(scope="session")
 def postgres(request: pytest.FixtureRequest) -> Iterator[Installation]:
-    """The server that OCTOPUS_TEST_POSTGRES_URL names, else one of our own."""
+    """Citus where OCTOPUS_TEST_CITUS_URL names one; the server of OCTOPUS_TEST_POSTGRES_URL; else
+    one of our own."""
+    if os.environ.get("OCTOPUS_TEST_CITUS_URL"):
+        yield request.getfixturevalue("citus")
+        return
     server = postgres_server.given()
     if server is None:
         # Its passwords are no secrets: to hash them thousands of times takes half of a connection.
         server = LocalServer(request.getfixturevalue("postgres_programs"), scram_iterations="1")
     installation = Installation(server)
+    yield installation
+    installation.close()
+
+
+@pytest.fixture(scope="session")
+def citus() -> Iterator[CitusInstallation]:
+    """The Citus that OCTOPUS_TEST_CITUS_URL names; without one, the test is skipped."""
+    installation = citus_server.given()
     yield installation
     installation.close()
 

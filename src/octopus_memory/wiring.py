@@ -27,6 +27,7 @@ from .ports.privacy import Schedule
 from .ports.store import EpisodeStore
 
 if TYPE_CHECKING:
+    from .adapters.stores.postgres.distribute import Distribution
     from .adapters.stores.sql.move import MoveReport
     from .ports.admin import StoreState, StoreStats
     from .remote import RemoteMemory
@@ -260,6 +261,21 @@ def move(
                 )
             ends.append(store)
         return move_rows(ends[0], ends[1], progress)
+
+
+def distribute(
+    url: str, *, shards: int = 32, tell: Callable[[str], None] | None = None
+) -> Distribution:
+    """Distribute a PostgreSQL database over the nodes of Citus, or continue to.
+
+    `url` is the coordinator's, for the owner of the tables. `tell` is called with each step.
+
+    :raises InvalidInput: for a number of shards that is not from 1 to 1024
+    :raises StoreError: where something that it needs is missing, or a step fails
+    """
+    from .adapters.stores.postgres.store import distribute_database
+
+    return distribute_database(url, shards, tell)
 
 
 def _only_to_read(url: str) -> str:

@@ -197,14 +197,21 @@ def numbers_given(conn: Connection) -> dict[str, int]:
 
 def _continue_numbers(conn: Connection, numbers: Mapping[str, int]) -> None:
     """Set each table's next number above the source's last and above every row that it has."""
-    reached = {}
+    reached, highest = {}, highest_numbers(conn)
     for table, column in numbered_tables():
-        highest = conn.execute(sa.select(sa.func.max(column))).scalar() or 0
-        number = reached[table.name] = max(highest, numbers.get(table.name, 0))
+        number = reached[table.name] = max(highest[table.name], numbers.get(table.name, 0))
         if number:
             _continue_after(conn, table, column, number)
     if conn.product == "mssql":
         meta.put(conn, _NUMBERS, json.dumps(reached).encode())
+
+
+def highest_numbers(conn: Connection) -> dict[str, int]:
+    """The highest number in each table with generated keys."""
+    return {
+        table.name: conn.execute(sa.select(sa.func.max(column))).scalar() or 0
+        for table, column in numbered_tables()
+    }
 
 
 def _stored_numbers(conn: Connection) -> dict[str, int]:
