@@ -118,7 +118,7 @@ def claim(
     taken = list(conn.execute(_waiting(limit), {"kind_": rows.KINDS[kind], "now_": now}))
     for some in common.chunks([row.id for row in taken]):
         conn.execute(_lease, {"ids": some, "owner_": worker_id, "until_": until})
-    return _claimed(kind, taken)
+    return _claimed(conn, kind, taken)
 
 
 def claim_unlocked(
@@ -140,10 +140,12 @@ def claim_unlocked(
     for some in common.chunks([row.id for row in found]):
         given = {"ids": some, "owner_": worker_id, "until_": until, "now_": now}
         mine.update(conn.execute(_lease_free, given).scalars())
-    return _claimed(kind, [row for row in found if row.id in mine])
+    return _claimed(conn, kind, [row for row in found if row.id in mine])
 
 
-def _claimed(kind: WorkKind, taken: Sequence[rows.Row]) -> list[Removal] | list[Work]:
+def _claimed(
+    conn: Connection, kind: WorkKind, taken: Sequence[rows.Row]
+) -> list[Removal] | list[Work]:
     if kind is WorkKind.UNINDEX:
         return [_removal(row) for row in taken]
     # Work goes with its scope. An item without one, or without its key, cannot be done.
