@@ -198,6 +198,11 @@ def check_limit(limit: int, field: str = "limit") -> int:
     return limit
 
 
+def offset_of(page: int, page_size: int) -> int:
+    """Return the number of items before a page."""
+    return (check_limit(page, "page") - 1) * check_limit(page_size, "page_size")
+
+
 def left_out_session(leave_out_session: str | None, session_id: str | None) -> str | None:
     """Return the session that a recall leaves out, which was called `session_id` before."""
     if session_id is None:

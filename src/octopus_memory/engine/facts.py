@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Collection
-from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from ..domain.checks import check_flag, fact_id_of, kinds_of
-from ..domain.episode import Scope, check_time
+from ..domain.episode import Scope
 from ..domain.errors import FactNotFound
 from ..domain.facts import (
     Fact,
@@ -32,101 +30,6 @@ from .write import index_turns
 from .write.settings_retry import retry_on_settings_change
 
 _MICROSECOND = timedelta(microseconds=1)
-
-
-class FactCalls(ABC):
-    """The calls of `MemoryScope` about facts."""
-
-    scope: Scope
-    _actor: str
-
-    @property
-    @abstractmethod
-    def _runtime(self) -> Runtime: ...
-
-    @abstractmethod
-    def _reading(self, action: str) -> AbstractContextManager[Runtime]: ...
-
-    def facts(
-        self,
-        *,
-        as_of: datetime | None = None,
-        kinds: Collection[FactKind | str] | None = None,
-        history: bool = False,
-    ) -> list[Fact]:
-        """Return the standing facts about this user: pinned first, then by kind and time.
-
-        With `as_of`, those known at that time. With `history`, also those that are over, and what
-        ended them, all in the order in which they were said. `kinds` restricts them to these kinds.
-        """
-        moment = None if as_of is None else check_time("as_of", as_of)
-        check_flag("history", history)
-        with self._reading("facts") as runtime:
-            return listed(
-                runtime,
-                self.scope,
-                as_of=moment,
-                kinds=kinds,
-                history=history,
-                with_shared=False,
-            )
-
-    def add_fact(
-        self,
-        text: str,
-        kind: FactKind | str = "other",
-        slot: str | None = None,
-        *,
-        pinned: bool = False,
-        actor: str | None = None,
-    ) -> Fact:
-        """Store a standing fact about this user; it is durable when this returns.
-
-        It replaces the fact of the same kind and `slot`. Without a slot, a name, a language or a
-        home replaces the previous one, and any other fact replaces nothing. A `pinned` fact is not
-        replaced by facts that are found later.
-
-        :raises InvalidInput: naming the field that is invalid
-        """
-        return add(
-            self._runtime,
-            self.scope,
-            text,
-            kind=kind,
-            slot=slot,
-            pinned=pinned,
-            actor=actor or self._actor,
-        )
-
-    def correct_fact(
-        self, fact_id: Fact | UUID | str, text: str, *, actor: str | None = None
-    ) -> Fact:
-        """Replace a fact by its correction. The old one stays as history, and a pin moves to the
-        new one.
-
-        :raises FactNotFound: for an id that is not in this scope
-        """
-        return correct(self._runtime, self.scope, fact_id, text, actor=actor or self._actor)
-
-    def pin_fact(
-        self, fact_id: Fact | UUID | str, *, pinned: bool = True, actor: str | None = None
-    ) -> Fact:
-        """Pin a fact, so that facts found later do not replace it, or unpin it.
-
-        :raises FactNotFound: for an id that is not in this scope
-        """
-        return pin(self._runtime, self.scope, fact_id, pinned=pinned, actor=actor or self._actor)
-
-    def delete_fact(self, fact_id: Fact | UUID | str, *, actor: str | None = None) -> None:
-        """Delete a fact permanently: its text is cleared, and its episode does not produce it
-        again.
-
-        Its slot stays empty until a newer fact fills it.
-
-        :raises FactNotFound: for an id that is not in this scope, or was deleted
-        :raises LegalHold: when the user or the fact's episode is under a hold
-        """
-        delete(self._runtime, self.scope, fact_id, actor=actor or self._actor)
 
 
 def listed(

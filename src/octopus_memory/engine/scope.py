@@ -8,13 +8,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ..calls import ScopeCalls
 from ..domain.checks import (
     Times,
+    check_flag,
     check_limit,
     check_place,
     episode_id_of,
     left_out_session,
     message_of,
+    offset_of,
 )
 from ..domain.episode import (
     EndReason,
@@ -25,32 +28,33 @@ from ..domain.episode import (
     Turn,
     TurnHit,
     check_name,
+    check_time,
 )
-from ..domain.errors import EpisodeNotFound, SessionNotFound
+from ..domain.errors import EpisodeNotFound, InvalidInput, SessionNotFound
+from ..domain.ids import as_id
 from ..domain.message import Json, MessageLike, Role
 from ..domain.search.filters import filters_of
-from ..episode_block import EpisodeInHand
 from ..ports.values import EpisodeQuery
+from . import facts
 from .core.counts import Rate, counted
 from .core.runtime import Runtime
-from .facts import FactCalls
-from .forget import ForgetCalls
-from .read import latest, recall
-from .read.ledger import LedgerCalls
+from .read import latest, ledger, recall
 from .read.recall import Ask
-from .turns import TurnCalls
 from .write import close, remember, target
 
 if TYPE_CHECKING:
     from ..domain.block.block import TokenCount
     from ..domain.context import MemoryContext
     from ..domain.erasure import EraseReceipt
+    from ..domain.facts import Fact, FactKind
+    from ..domain.forget import ForgetPreview, ForgetReceipt
+    from ..domain.ledger import EpisodeUses, Injection
     from ..domain.page import Page
     from ..domain.replay import EpisodeReplay, SessionReplay
     from .memory import Memory
 
 
-class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
+class MemoryScope(ScopeCalls):
     """A user's memory with one agent. No call reads or changes anything outside of it."""
 
     def __init__(self, memory: Memory, scope: Scope, *, actor: str = "library") -> None:
@@ -77,17 +81,6 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
 
         return audit.reading(runtime, action, self.scope, actor=self._actor)
 
-    def episode(
-        self,
-        session_id: str | None = None,
-        *,
-        at: datetime | None = None,
-        metadata: Mapping[str, Json] | None = None,
-    ) -> EpisodeInHand:
-        """Open an episode as a `with` block, which closes it, as `error_closed` if it raises."""
-        opened = self.open_episode(session_id, at=at, metadata=metadata)
-        return EpisodeInHand(self, opened)
-
     def open_episode(
         self,
         session_id: str | None = None,
@@ -95,7 +88,6 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
         at: datetime | None = None,
         metadata: Mapping[str, Json] | None = None,
     ) -> Episode:
-        """Open an episode in a session, or return the one that is open."""
         return remember.open_episode(
             self._runtime, self.scope, session_id, at=at, metadata=metadata
         )
@@ -113,21 +105,6 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
         keys: Sequence[str | None] | None = None,
         index: bool | Sequence[bool] = True,
     ) -> list[Turn]:
-        """Store one message or many; they are durable when this returns.
-
-        `add("monday", "user", "Hello.")` stores one message by its role and its content.
-        A session without an open episode gets one. `at` is one time for all messages or a list with
-        one for each. `tokens` lists the token count of each message, if the caller knows it.
-
-        `keys` are the caller's own ids, one for each message or None. A message whose key the
-        session knows is skipped, even if it was removed since, and is not returned. With
-        `index=False`, or a list with a flag for each, messages are replayed but never recalled.
-
-        :raises EpisodeClosed: for the id of an episode that has ended
-        :raises EpisodeDeleted: for a key whose episode was deleted since; nothing is stored
-        :raises EpisodeNotFound: for an episode id that is not in this scope
-        :raises InvalidMessage: for an invalid message; none of the messages is stored
-        """
         check_place(episode_or_session_id)
         stored = remember.add(
             self._runtime,
@@ -152,10 +129,6 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
         *,
         at: datetime | None = None,
     ) -> Episode:
-        """Close an episode with a summary and key facts, which are made unless they are given.
-
-        An episode that has ended is returned unchanged. A failing model never makes this fail.
-        """
         closed = close.close(
             self._runtime,
             self.scope,
@@ -171,7 +144,6 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
     def close_session(
         self, session_id: str, reason: EndReason | str = EndReason.USER_CLOSED
     ) -> Session:
-        """Close a session's open episode, if there is one, and return the session."""
         state = self._runtime.store.session(self.scope, check_name("session_id", session_id))
         if state is None:
             raise SessionNotFound(session_id)
@@ -196,11 +168,6 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
         output_tokens: int | None = None,
         idempotency_key: str | None = None,
     ) -> Episode:
-        """Store a finished episode in one call. `at` defaults to `ended_at`, or to the current
-        time.
-
-        :raises EpisodeDeleted: for a key whose episode was deleted since; nothing is stored
-        """
         stored = remember.store(
             self._runtime,
             self.scope,
@@ -220,10 +187,6 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
         return stored
 
     def heartbeat(self, session_id: str, *, at: datetime | None = None) -> Session:
-        """Keep an idle session open. The returned `status` tells whether it still is.
-
-        :raises SessionNotFound: for a session that is not in this scope
-        """
         return remember.heartbeat(self._runtime, self.scope, session_id, at=at)
 
     @counted(Rate.RECALLS)
@@ -243,15 +206,6 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
         sessions: Collection[str] | None = None,
         metadata: Mapping[str, Json] | None = None,
     ) -> list[EpisodeSnippet]:
-        """Find the episodes relevant to a query, best first, each with the signals of its score.
-
-        `leave_out_session` names a session that is not searched, such as the current one. Without
-        `min_score`, `hybrid` returns the best episodes whatever their score, and `semantic` those
-        above the agent's `min_recall_score`. `include_archived` defaults to the agent's setting.
-
-        `roles` and `sessions` keep only turns of these, and `metadata` only sessions that have all
-        of these keys and values in theirs. `session_id` is the former name of `leave_out_session`.
-        """
         ask = Ask(
             query=query,
             mode=recall.recall_mode(mode),
@@ -282,7 +236,6 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
         sessions: Collection[str] | None = None,
         metadata: Mapping[str, Json] | None = None,
     ) -> list[TurnHit]:
-        """Find the turns relevant to a query, best first; the filters are those of `recall`."""
         ask = Ask(
             query=query,
             mode=recall.recall_mode(mode),
@@ -304,22 +257,11 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
         leave_out_session: str | None = None,
         session_id: str | None = None,
     ) -> list[EpisodeSnippet]:
-        """Return the last episodes, newest first by end; open ones come first.
-
-        Their `relevance` is None, because they were not searched. `include_archived` defaults to
-        the agent's setting. `session_id` is the former name of `leave_out_session`.
-        """
         left_out = left_out_session(leave_out_session, session_id)
         with self._reading("recent") as runtime:
             return latest.latest(runtime, self.scope, limit, include_archived, left_out)
 
     def session(self, session_id: str, *, last: int | None = None) -> SessionReplay:
-        """Return a whole session in order; `.messages()` is the list for a provider.
-
-        With `last`, only so many of its newest turns are read, as an agent's loop needs.
-
-        :raises SessionNotFound: for a session that is not in this scope
-        """
         check_name("session_id", session_id)
         if last is not None:
             check_limit(last, "last")
@@ -330,51 +272,32 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
             return found
 
     def sessions(self, page: int = 1, page_size: int = 20) -> Page[Session]:
-        """Return a page of sessions, last seen first."""
         from ..domain.page import Page
 
-        check_limit(page, "page")
-        check_limit(page_size, "page_size")
+        first = offset_of(page, page_size)
         with self._reading("sessions") as runtime:
-            items, total = runtime.store.list_sessions(
-                self.scope, offset=(page - 1) * page_size, limit=page_size
-            )
+            items, total = runtime.store.list_sessions(self.scope, offset=first, limit=page_size)
         return Page(items=tuple(items), total_count=total, page=page, page_size=page_size)
 
     def reset_session(self, session_id: str) -> None:
-        """Restart the replay of a session: `session` omits the turns stored so far.
-
-        They stay in the memory: `get` returns them, and recall finds them, even from the same
-        session. An open episode stays open.
-
-        :raises SessionNotFound: for a session that is not in this scope
-        """
         self._runtime.store.reset_session(self.scope, check_name("session_id", session_id))
 
     def episodes(
         self, page: int = 1, page_size: int = 20, *, include_archived: bool = True
     ) -> Page[Episode]:
-        """Return a page of episodes, newest first."""
         from ..domain.page import Page
 
-        check_limit(page, "page")
-        check_limit(page_size, "page_size")
+        wanted = EpisodeQuery(
+            of=self.scope,
+            offset=offset_of(page, page_size),
+            limit=page_size,
+            include_archived=include_archived,
+        )
         with self._reading("episodes") as runtime:
-            items, total = runtime.store.list_episodes(
-                EpisodeQuery(
-                    of=self.scope,
-                    offset=(page - 1) * page_size,
-                    limit=page_size,
-                    include_archived=include_archived,
-                )
-            )
+            items, total = runtime.store.list_episodes(wanted)
         return Page(items=tuple(items), total_count=total, page=page, page_size=page_size)
 
     def get(self, episode_id: Episode | UUID | str) -> EpisodeReplay:
-        """Return one episode with its turns.
-
-        :raises EpisodeNotFound: for an id that is not in this scope
-        """
         with self._reading("get") as runtime:
             episode = self._find(episode_id)
             turns = runtime.store.turns(self.scope, episode.id)
@@ -383,30 +306,15 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
             return EpisodeReplay(episode=episode, turns=tuple(turns))
 
     def delete(self, episode_id: Episode | UUID | str, *, actor: str | None = None) -> None:
-        """Hide an episode from every read. `restore` undoes it until retention purges the episode.
-
-        An open episode is closed first. Deleting it again changes nothing.
-
-        :raises EpisodeNotFound: for an id that is not in this scope
-        :raises LegalHold: when the episode or its user is under a hold
-        """
         from .retention.restore import delete
 
         delete(self._runtime, self.scope, episode_id, actor=actor or self._actor)
 
     def deleted(self) -> list[Episode]:
-        """Return the deleted episodes that are not purged yet, newest first by end."""
         with self._reading("deleted") as runtime:
             return runtime.store.list_episodes(EpisodeQuery(of=self.scope, deleted=True))[0]
 
     def restore(self, episode_id: Episode | UUID | str, *, actor: str | None = None) -> Episode:
-        """Restore an episode that was deleted, or archived with its turns kept.
-
-        Its retention period starts again. An episode that is neither is returned unchanged.
-
-        :raises EpisodeNotFound: for an id that is not in this scope, or was purged
-        :raises EpisodeArchived: when it was archived to its summary: the turns are gone
-        """
         from .retention.restore import restore
 
         restored = restore(self._runtime, self.scope, episode_id, actor=actor or self._actor)
@@ -424,13 +332,6 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
         session_id: str | None = None,
         count_tokens: TokenCount | None = None,
     ) -> MemoryContext:
-        """Build the memory block and the messages for the current user message.
-
-        `session_id` names the current session, which is left out, as is what `history` holds.
-        `left_out` of the result says what was left out, and why. `count_tokens` replaces the
-        configured counter. The memories that are shown for a session are recorded in the ledger:
-        see `injections`.
-        """
         from .read.context import MemoryOrchestrator
 
         with self._reading("context") as runtime:
@@ -444,33 +345,139 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls, ForgetCalls):
             )
 
     def erase(self, *, physical: bool = True, actor: str | None = None) -> EraseReceipt:
-        """Erase everything that this agent remembers of this user, from rows, caches and files.
-
-        Without `physical` the files are rewritten by a later `Memory.compact`; the receipt says so.
-
-        :raises LegalHold: when the user or an episode is under a hold; nothing is removed
-        """
         return self._erase(None, physical, actor)
 
     def erase_episode(
         self, episode_id: Episode | UUID | str, *, physical: bool = True, actor: str | None = None
     ) -> EraseReceipt:
-        """Erase one episode as `erase` does, in any stage.
-
-        :raises EpisodeNotFound: for an id that is not in this scope
-        :raises LegalHold: when the user or the episode is under a hold; nothing is removed
-        """
         return self._erase(episode_id_of(episode_id), physical, actor)
 
     def erase_session(
         self, session_id: str, *, physical: bool = True, actor: str | None = None
     ) -> EraseReceipt:
-        """Erase one session with its episodes and keys, as `erase` does.
-
-        :raises SessionNotFound: for a session that is not in this scope
-        :raises LegalHold: when the user or an episode is under a hold; nothing is removed
-        """
         return self._erase(None, physical, actor, check_name("session_id", session_id))
+
+    def facts(
+        self,
+        *,
+        as_of: datetime | None = None,
+        kinds: Collection[FactKind | str] | None = None,
+        history: bool = False,
+    ) -> list[Fact]:
+        moment = None if as_of is None else check_time("as_of", as_of)
+        check_flag("history", history)
+        with self._reading("facts") as runtime:
+            return facts.listed(
+                runtime, self.scope, as_of=moment, kinds=kinds, history=history, with_shared=False
+            )
+
+    def add_fact(
+        self,
+        text: str,
+        kind: FactKind | str = "other",
+        slot: str | None = None,
+        *,
+        pinned: bool = False,
+        actor: str | None = None,
+    ) -> Fact:
+        return facts.add(
+            self._runtime,
+            self.scope,
+            text,
+            kind=kind,
+            slot=slot,
+            pinned=pinned,
+            actor=actor or self._actor,
+        )
+
+    def correct_fact(
+        self, fact_id: Fact | UUID | str, text: str, *, actor: str | None = None
+    ) -> Fact:
+        return facts.correct(self._runtime, self.scope, fact_id, text, actor=actor or self._actor)
+
+    def pin_fact(
+        self, fact_id: Fact | UUID | str, *, pinned: bool = True, actor: str | None = None
+    ) -> Fact:
+        return facts.pin(
+            self._runtime, self.scope, fact_id, pinned=pinned, actor=actor or self._actor
+        )
+
+    def delete_fact(self, fact_id: Fact | UUID | str, *, actor: str | None = None) -> None:
+        facts.delete(self._runtime, self.scope, fact_id, actor=actor or self._actor)
+
+    def _forget_preview(
+        self,
+        about: str | None,
+        turns: Collection[Turn | UUID | str],
+        facts: Collection[Fact | UUID | str],
+        *,
+        actor: str | None,  # noqa: ARG002 - reads are recorded under the scope's own actor
+    ) -> ForgetPreview:
+        from .privacy import forget
+
+        with self._reading("forget") as runtime:
+            return forget.preview(runtime, self.scope, about, turns=turns, facts=facts)
+
+    def _forget_confirmed(self, token: str, *, actor: str | None) -> ForgetReceipt:
+        from .privacy import forget
+
+        receipt = forget.confirm(self._runtime, self.scope, token, actor=actor or self._actor)
+        self._memory.wake()
+        return receipt
+
+    def turn(self, turn_id: Turn | UUID | str) -> Turn | None:
+        found = as_id("turn_id", turn_id, Turn)
+        with self._reading("turn") as runtime:
+            return None if found is None else runtime.store.turn(self.scope, found)
+
+    def remove_turns(
+        self,
+        session_id: str,
+        *,
+        ids: Sequence[Turn | UUID | str] | None = None,
+        last: int | None = None,
+        physical: bool = False,
+        actor: str | None = None,
+    ) -> list[Turn]:
+        from .privacy import remove_turns
+
+        removed = remove_turns.remove_turns(
+            self._runtime,
+            self.scope,
+            session_id,
+            ids=ids,
+            last=last,
+            physical=physical,
+            actor=actor or self._actor,
+        )
+        self._memory.wake()
+        return removed
+
+    def injections(
+        self, session_id: str, *, after: Injection | UUID | None = None, limit: int = 1_000
+    ) -> list[Injection]:
+        check_name("session_id", session_id)
+        check_limit(limit)
+        last = None if after is None else as_id("after", getattr(after, "id", after))
+        if last is None and after is not None:
+            raise InvalidInput("after", "must be an entry of the ledger or its id")
+        with self._reading("injections") as runtime:
+            runtime.ledger.flush()
+            return runtime.store.injections(
+                self.scope, session_id=session_id, after=last, limit=limit
+            )
+
+    def _note_recalled(
+        self, session_id: str, query: str, hits: Sequence[TurnHit], text: str
+    ) -> None:
+        ledger.note_recalled(self._runtime, self.scope, session_id, query, hits, text)
+
+    def uses(self, episode_id: Episode | UUID | str, *, limit: int = 20) -> EpisodeUses:
+        check_limit(limit)
+        key = episode_id_of(episode_id)
+        with self._reading("uses") as runtime:
+            runtime.ledger.flush()
+            return runtime.store.episode_uses(self.scope, key, limit=limit)
 
     def _erase(
         self,

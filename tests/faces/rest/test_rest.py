@@ -15,7 +15,16 @@ import httpx
 import pytest
 from pydantic import TypeAdapter
 
-from octopus_memory import EpisodicMemory
+from octopus_memory import (
+    Episode,
+    EpisodeSnippet,
+    EpisodicMemory,
+    MemoryContext,
+    Page,
+    Session,
+    SessionReplay,
+    TurnHit,
+)
 from octopus_memory.faces.rest import responses
 from octopus_memory.faces.rest.routes import users
 from octopus_memory.faces.rest.routing import PREFIX
@@ -154,23 +163,25 @@ def test_an_export_is_compressed_as_it_comes(client: httpx.Client):
 def test_answers_are_as_the_description_says(client: httpx.Client, memory: EpisodicMemory):
     query = WHO | {"query": "leave", "mode": "recent"}
     sent = HELLO | {"name": "Ana", "tool_calls": None}
+
+    def shape(*kind: Any) -> Any:
+        return responses.form(*kind).shape
+
+    found, hits = shape(list[EpisodeSnippet], "results"), shape(list[TurnHit], "results")
     answers: dict[Any, httpx.Response] = {
-        responses.AddedOut: client.post(
+        responses.ADDED.shape: client.post(
             "/sessions/s/messages", json=WHO | {"messages": [HELLO, sent]}
         ),
-        responses.SessionOut: client.post("/sessions/s/close", json=WHO),
-        responses.SessionDetail: client.get("/sessions/s", params=WHO),
-        responses.EpisodeList: client.get("/episodes", params=WHO),
-        responses.SearchOut: client.post("/episodes/search", json=query | {"mode": "hybrid"}),
-        responses.TurnSearchOut: client.post("/turns/search", json=query | {"mode": "hybrid"}),
-        responses.ContextOut: client.post("/context", json=WHO | {"message": "And leave?"}),
+        shape(Session): client.post("/sessions/s/close", json=WHO),
+        shape(SessionReplay): client.get("/sessions/s", params=WHO),
+        shape(Page[Episode]): client.get("/episodes", params=WHO),
+        found: client.post("/episodes/search", json=query | {"mode": "hybrid"}),
+        hits: client.post("/turns/search", json=query | {"mode": "hybrid"}),
+        shape(MemoryContext): client.post("/context", json=WHO | {"message": "And leave?"}),
     }
     for kind, answer in answers.items():
-        found = TypeAdapter(kind).validate_json(answer.content)
-        assert any(found.values()), kind
-    assert all(
-        answers[kind].json()["results"] for kind in (responses.SearchOut, responses.TurnSearchOut)
-    )
+        assert any(TypeAdapter(kind).validate_json(answer.content).values()), kind
+    assert all(answers[kind].json()["results"] for kind in (found, hits))
 
 
 def test_every_answer_has_a_request_id(client: httpx.Client):

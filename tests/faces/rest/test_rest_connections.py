@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.faces.rest.routes import episodes
+from octopus_memory.faces.rest import serving
 from octopus_memory.faces.rest.routing import PREFIX
 from octopus_memory.settings import ServerSettings
 from tests.support import rest_server
@@ -144,13 +144,13 @@ def _is_ended(connection: socket.socket, drop: bytes) -> bool:
 @pytest.mark.slow
 def test_a_slow_answer_is_no_slow_header(memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch):
     """Neither is a pause between two requests of one connection."""
-    slow = episodes.scope_of
+    slow = serving.scope_of
 
     def slowly(*given: object) -> object:
         time.sleep(0.6)
         return slow(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(episodes, "scope_of", slowly)
+    monkeypatch.setattr(serving, "scope_of", slowly)
     with rest_server.serving(memory, QUICK) as url:
         headers = {"Authorization": f"Bearer {rest_server.token(memory)}"}
         with httpx.Client(base_url=url + PREFIX, headers=headers, timeout=30) as client:

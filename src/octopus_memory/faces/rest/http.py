@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
+from functools import cache
 from hashlib import blake2b
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import Request, Response
 from pydantic import TypeAdapter
@@ -16,13 +17,12 @@ from starlette.responses import StreamingResponse
 from starlette.types import Scope
 
 from .problems import MEDIA_TYPE, Problem
+from .responses import Form
 
-T = TypeVar("T")
 _ZIP_FROM = 2_048
 """Bytes from which on a response is compressed. Shorter ones are sent faster as they are."""
 _ZIP_LEVEL = 3
 _GZIP = zlib.MAX_WBITS | 16
-_WRITERS: dict[Any, TypeAdapter[Any]] = {}
 _LOST = "\ufffd\ufffd\ufffd".encode()
 """What pydantic writes for half a surrogate pair in a key. In a value it fails."""
 _WORDS = {
@@ -65,18 +65,18 @@ def header(scope: Scope, name: bytes) -> str | None:
 
 def answer(
     request: Request,
-    kind: type[T],
-    value: T,
+    form: Form,
+    value: Any,
     status: int = 200,
     headers: dict[str, str] | None = None,
 ) -> Response:
     """Return a value as a JSON response."""
-    return sent(request, _written(kind, value), status, headers or {})
+    return sent(request, _written(form, value), status, headers or {})
 
 
-def tagged(request: Request, kind: type[T], value: T) -> Response:
+def tagged(request: Request, form: Form, value: Any) -> Response:
     """Return a JSON response with an `ETag`, or 304 if the client has it already."""
-    content = _written(kind, value)
+    content = _written(form, value)
     tag = f'"{blake2b(content, digest_size=12).hexdigest()}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
     known = [each.strip() for each in request.headers.get("if-none-match", "").split(",")]
@@ -127,16 +127,19 @@ def _takes_gzip(request: Request) -> bool:
     return "gzip" in request.headers.get("accept-encoding", "")
 
 
-def _written(kind: type[T], value: T) -> bytes:
-    writer: TypeAdapter[T] | None = _WRITERS.get(kind)
-    if writer is None:
-        writer = _WRITERS[kind] = TypeAdapter(kind)
+def _written(form: Form, value: Any) -> bytes:
+    writer, body = _writer(form.shape), form.write(value)
     try:
-        content = writer.dump_json(value, by_alias=True)
+        content = writer.dump_json(body, by_alias=True)
     except PydanticSerializationError:
         content = _LOST
     if _LOST not in content:
         return content
     # Half a surrogate pair, which a client may have sent, can only be written escaped.
-    plain = writer.dump_python(value, by_alias=True)
+    plain = writer.dump_python(body, by_alias=True)
     return json.dumps(plain, default=to_jsonable_python).encode()
+
+
+@cache
+def _writer(shape: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(shape)

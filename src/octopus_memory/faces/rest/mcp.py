@@ -22,7 +22,7 @@ from .http import header, sent
 from .identity import need
 from .local import is_own_page
 from .problems import FieldProblem, Refused
-from .routes.episodes import SEES
+from .serving import SEES
 from .threadpool import Threads
 
 _PREFIX = "X-Octopus-"

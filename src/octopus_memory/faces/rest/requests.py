@@ -103,6 +103,10 @@ class FlushBody(Wire):
     seconds: float = Field(default=5.0, ge=0, le=30)
 
 
+class FlushedOut(Wire):
+    done: bool
+
+
 class HeartbeatBody(WhoBody):
     at: AwareDatetime | None = None
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from fastapi import Header, Query, Request, Response
 
+from ....calls import ScopeCalls
+from ....domain.episode import Episode, EpisodeSnippet, Turn, TurnHit
 from ....domain.identity import AccessRole, Principal
+from ....domain.page import Page
+from ....domain.replay import EpisodeReplay
 from ....engine.scope import MemoryScope
-from ..authorize import memory_of, scope_of, scope_with
-from ..http import answer, problems, tagged
-from ..identity import need
+from ....engine.tenant import MemoryTenant
+from ..http import answer, tagged
 from ..problems import FieldProblem, Refused
 from ..requests import (
     AddBody,
@@ -20,29 +24,12 @@ from ..requests import (
     OpenBody,
     SearchBody,
     TurnSearchBody,
-    WhoBody,
-    WhoseText,
 )
-from ..responses import (
-    AddedOut,
-    EpisodeDetail,
-    EpisodeList,
-    EpisodeOut,
-    SearchOut,
-    TurnItems,
-    TurnSearchOut,
-    added_out,
-    episode_detail,
-    episode_out,
-    hit_out,
-    snippet_out,
-    turn_items,
-)
+from ..responses import ADDED, Form, added, form, without_content
 from ..routing import PREFIX, router
+from ..serving import EVERY, SEES, WRITES, serves
 
 routes = router("Episodes")
-SEES = (AccessRole.AGENT, AccessRole.USER, AccessRole.ADMIN)
-WRITES = (AccessRole.AGENT, AccessRole.ADMIN)
 IdempotencyKey = Annotated[
     NameText | None,
     Header(
@@ -56,55 +43,43 @@ ArchivedToo = Annotated[
 ]
 
 
-@routes.get("/episodes", response_model=EpisodeList, responses=problems())
+@serves(routes, ScopeCalls.episodes, may=EVERY, tag=True)
 def list_episodes(
-    request: Request,
+    tenant: MemoryTenant,
     caller: Principal,
     agentId: NameText | None = None,
     userId: NameText | None = None,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     pageSize: Annotated[int, Query(ge=1, le=200)] = 20,
     includeArchived: bool = True,
-) -> Response:
+) -> Page[Episode]:
     """List episodes, newest first. An auditor sees no summaries and no messages."""
     if not caller.reaches(agent=agentId, user=userId):
         raise Refused(403, "forbidden", "the credential is for another agent or user")
-    agents = caller.agents if agentId is None else [agentId]
-    found = (
-        memory_of(request)
-        .tenant(caller.tenant)
-        .episodes(
-            page,
-            pageSize,
-            agents=agents,
-            user=userId or caller.user,
-            include_archived=includeArchived,
-            actor=caller.actor,
-        )
+    found = tenant.episodes(
+        page,
+        pageSize,
+        agents=caller.agents if agentId is None else [agentId],
+        user=userId or caller.user,
+        include_archived=includeArchived,
+        actor=caller.actor,
     )
-    content = caller.role is not AccessRole.AUDITOR
-    listed: EpisodeList = {
-        "items": [episode_out(episode, content=content) for episode in found.items],
-        "totalCount": found.total_count,
-        "page": page,
-        "pageSize": pageSize,
-    }
-    return tagged(request, EpisodeList, listed)
+    if caller.role is AccessRole.AUDITOR:
+        return replace(found, items=tuple(map(without_content, found.items)))
+    return found
 
 
-@routes.post("/episodes", status_code=201, response_model=EpisodeOut, responses=problems(409))
+@serves(routes, ScopeCalls.open_episode, 409, may=WRITES, status=201, shape=form(Episode))
 def open_episode(
-    request: Request, caller: Principal, body: OpenBody, idempotency_key: IdempotencyKey = None
+    request: Request, scope: MemoryScope, body: OpenBody, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Open an episode. With `messages` they are added, with `close` it is closed at once."""
-    need(caller, *WRITES)
-    scope = scope_of(request, caller, body.agent_id, body.user_id)
     made = _opened(scope, body, idempotency_key)
     where = {"Location": f"{PREFIX}/episodes/{made.id}"}
-    return answer(request, EpisodeOut, episode_out(made), 201, where)
+    return answer(request, form(Episode), made, 201, where)
 
 
-def _opened(scope: MemoryScope, body: OpenBody, key: str | None) -> Any:
+def _opened(scope: MemoryScope, body: OpenBody, key: str | None) -> Episode:
     if body.close is not None:
         if not body.messages:
             raise _missing("messages", "must be given with close")
@@ -143,118 +118,92 @@ def _missing(field: str, problem: str) -> Refused:
     return Refused(422, "invalid-input", f"{field}: {problem}", fields=[found])
 
 
-@routes.post("/episodes/search", response_model=SearchOut, responses=problems())
-def search_episodes(request: Request, caller: Principal, body: SearchBody) -> Response:
+@serves(routes, ScopeCalls.recall, may=SEES)
+def search_episodes(scope: MemoryScope, body: SearchBody) -> list[EpisodeSnippet]:
     """Find the episodes that are relevant to a query, best first, with the parts of each score."""
-    need(caller, *SEES)
-    scope = scope_of(request, caller, body.agent_id, body.user_id)
-    found = scope.recall(
-        body.query,
-        mode=body.mode,
-        limit=body.top_k,
-        min_score=body.min_score,
-        since=body.since,
-        until=body.until,
-        include_archived=body.include_archived,
-        leave_out_session=body.session_id,
-        roles=body.roles,
-        sessions=body.sessions,
-        metadata=body.metadata,
-    )
-    return answer(request, SearchOut, {"results": [snippet_out(each) for each in found]})
+    return scope.recall(body.query, include_archived=body.include_archived, **_filters(body))
 
 
-@routes.post("/turns/search", response_model=TurnSearchOut, responses=problems())
-def search_turns(request: Request, caller: Principal, body: TurnSearchBody) -> Response:
+@serves(routes, ScopeCalls.recall_turns, may=SEES)
+def search_turns(scope: MemoryScope, body: TurnSearchBody) -> list[TurnHit]:
     """Find the turns that are relevant to a query, best first."""
-    need(caller, *SEES)
-    scope = scope_of(request, caller, body.agent_id, body.user_id)
-    found = scope.recall_turns(
-        body.query,
-        mode=body.mode,
-        limit=body.top_k,
-        min_score=body.min_score,
-        since=body.since,
-        until=body.until,
-        leave_out_session=body.session_id,
-        roles=body.roles,
-        sessions=body.sessions,
-        metadata=body.metadata,
-    )
-    return answer(request, TurnSearchOut, {"results": [hit_out(hit) for hit in found]})
+    return scope.recall_turns(body.query, **_filters(body))
 
 
-@routes.get("/turns/{turn_id}", response_model=TurnItems, responses=problems())
-def get_turn(
-    request: Request,
-    caller: Principal,
-    turn_id: UUID,
-    agentId: WhoseText = None,
-    userId: WhoseText = None,
-) -> Response:
+def _filters(body: SearchBody) -> dict[str, Any]:
+    return {
+        "mode": body.mode,
+        "limit": body.top_k,
+        "min_score": body.min_score,
+        "since": body.since,
+        "until": body.until,
+        "leave_out_session": body.session_id,
+        "roles": body.roles,
+        "sessions": body.sessions,
+        "metadata": body.metadata,
+    }
+
+
+@serves(routes, ScopeCalls.turn, may=SEES, tag=True)
+def get_turn(scope: MemoryScope, turn_id: UUID) -> list[Turn]:
     """Return one message by its id; none where the scope has no such message."""
-    need(caller, *SEES)
-    found = scope_of(request, caller, agentId, userId).turn(turn_id)
-    return tagged(request, TurnItems, turn_items([] if found is None else [found]))
+    found = scope.turn(turn_id)
+    return [] if found is None else [found]
 
 
-@routes.get("/episodes/recent", response_model=SearchOut, responses=problems())
+@serves(routes, ScopeCalls.recent, may=SEES)
 def recent_episodes(
-    request: Request,
-    caller: Principal,
-    agentId: WhoseText = None,
-    userId: WhoseText = None,
+    scope: MemoryScope,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 5,
     includeArchived: ArchivedToo = None,
     sessionId: NameText | None = None,
-) -> Response:
+) -> list[EpisodeSnippet]:
     """List the last episodes, newest first. `sessionId` names a session to leave out."""
-    need(caller, *SEES)
-    scope = scope_of(request, caller, agentId, userId)
-    found = scope.recent(limit, include_archived=includeArchived, leave_out_session=sessionId)
-    return answer(request, SearchOut, {"results": [snippet_out(each) for each in found]})
+    return scope.recent(limit, include_archived=includeArchived, leave_out_session=sessionId)
 
 
-@routes.get("/episodes/{episode_id}", response_model=EpisodeDetail, responses=problems(404))
+_DETAIL = form(EpisodeReplay)
+
+
+@serves(routes, ScopeCalls.get, 404, may=EVERY, shape=_DETAIL)
 def get_episode(
-    request: Request,
-    caller: Principal,
-    episode_id: UUID,
-    agentId: NameText | None = None,
-    userId: NameText | None = None,
+    request: Request, scope: MemoryScope, caller: Principal, episode_id: UUID
 ) -> Response:
     """Return one episode. Its messages are there until it is archived."""
-    replay = scope_with(request, caller, episode_id, agentId, userId).get(episode_id)
-    content = caller.role is not AccessRole.AUDITOR
-    return tagged(request, EpisodeDetail, episode_detail(replay, content=content))
+    replay = scope.get(episode_id)
+    if caller.role is not AccessRole.AUDITOR:
+        return tagged(request, _DETAIL, replay)
+    shown = replace(replay, episode=without_content(replay.episode))
+    body = _DETAIL.write(shown) | {"messages": None}
+    return tagged(request, Form(_DETAIL.shape, dict), body)
 
 
-@routes.post(
-    "/episodes/{episode_id}/messages",
-    status_code=201,
-    response_model=AddedOut,
-    responses=problems(404, 409),
+@serves(
+    routes,
+    ("POST", "/episodes/{episode_id}/messages"),
+    404,
+    409,
+    may=WRITES,
+    status=201,
+    shape=ADDED,
 )
 def add_messages(
-    request: Request,
-    caller: Principal,
+    scope: MemoryScope,
     episode_id: UUID,
     body: AddBody,
     idempotency_key: IdempotencyKey = None,
-) -> Response:
+) -> dict[str, Any]:
     """Add messages to an episode. They are durable when this returns."""
-    scope = _writable(request, caller, episode_id, body)
-    return store_messages(request, scope, episode_id, body, idempotency_key)
+    return store_messages(scope, episode_id, body, idempotency_key)
 
 
 def store_messages(
-    request: Request,
     scope: MemoryScope,
     episode_or_session_id: UUID | str,
     body: AddBody,
     idempotency_key: str | None,
-) -> Response:
-    """Add the messages of a body, and answer with the stored turns."""
+) -> dict[str, Any]:
+    """Add the messages of a body, and return the form of the stored turns."""
     stored = scope.add(
         episode_or_session_id,
         body.messages,
@@ -264,22 +213,11 @@ def store_messages(
         keys=body.keys,
         index=True if body.index is None else body.index,
     )
-    return answer(request, AddedOut, added_out(stored, body.messages), 201)
+    return added(stored, body.messages)
 
 
-@routes.post(
-    "/episodes/{episode_id}/close", response_model=EpisodeOut, responses=problems(404, 409)
-)
-def close_episode(
-    request: Request, caller: Principal, episode_id: UUID, body: ClosingBody | None = None
-) -> Response:
+@serves(routes, ScopeCalls.close_episode, 404, 409, may=WRITES)
+def close_episode(scope: MemoryScope, episode_id: UUID, body: ClosingBody | None = None) -> Episode:
     """Close an episode. Its summary and key facts are made unless they are given."""
-    body = body or ClosingBody()
-    scope = _writable(request, caller, episode_id, body)
-    closed = scope.close_episode(episode_id, body.reason, body.summary, body.key_facts, at=body.at)
-    return answer(request, EpisodeOut, episode_out(closed))
-
-
-def _writable(request: Request, caller: Principal, episode_id: UUID, who: WhoBody) -> MemoryScope:
-    need(caller, *WRITES)
-    return scope_with(request, caller, episode_id, who.agent_id, who.user_id)
+    end = body or ClosingBody()
+    return scope.close_episode(episode_id, end.reason, end.summary, end.key_facts, at=end.at)

@@ -5,23 +5,20 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import Request, Response
 from pydantic import ConfigDict, Field, StringConstraints
 
-from ....domain.forget import ABOUT_LIMIT
-from ....domain.identity import AccessRole, Principal
-from ..admin_responses import ReceiptOut
-from ..authorize import scope_of
-from ..forget_responses import ForgetPreviewOut, forget_preview_out
-from ..http import answer, problems
-from ..identity import need
-from ..requests import NameText, WhoseText, Wire
+from ....calls import ScopeCalls
+from ....domain.erasure import EraseReceipt
+from ....domain.forget import ABOUT_LIMIT, ForgetPreview
+from ....domain.identity import Principal
+from ....engine.scope import MemoryScope
+from ..requests import Wire
 from ..routing import router
+from ..serving import SEES, serves
 
 routes = router("Users")
-_MAY = (AccessRole.AGENT, AccessRole.USER, AccessRole.ADMIN)
-"""Roles that may forget. Users may take back what they said."""
 _MOST_IDS = 1_000
+# Users may take back what they said, so both are for `SEES`.
 
 
 class ForgetBody(Wire):
@@ -40,35 +37,13 @@ class ConfirmBody(Wire):
     token: Annotated[str, StringConstraints(min_length=1, max_length=32)]
 
 
-@routes.post(
-    "/users/{user_id:name}/forget", response_model=ForgetPreviewOut, responses=problems(404)
-)
-def preview_forget(
-    request: Request,
-    caller: Principal,
-    user_id: NameText,
-    body: ForgetBody,
-    agentId: WhoseText = None,
-) -> Response:
+@serves(routes, ScopeCalls._forget_preview, 404, may=SEES)  # noqa: SLF001 - a part of `forget`
+def preview_forget(scope: MemoryScope, body: ForgetBody) -> ForgetPreview:
     """Preview what would be forgotten. Nothing is removed until its token is confirmed."""
-    need(caller, *_MAY)
-    scope = scope_of(request, caller, agentId, user_id)
-    found = scope.forget(body.about, turns=body.turn_ids, facts=body.fact_ids)
-    return answer(request, ForgetPreviewOut, forget_preview_out(found))
+    return scope.forget(body.about, turns=body.turn_ids, facts=body.fact_ids)
 
 
-@routes.post(
-    "/users/{user_id:name}/forget/confirm", response_model=ReceiptOut, responses=problems(404, 409)
-)
-def confirm_forget(
-    request: Request,
-    caller: Principal,
-    user_id: NameText,
-    body: ConfirmBody,
-    agentId: WhoseText = None,
-) -> Response:
+@serves(routes, ScopeCalls._forget_confirmed, 404, 409, may=SEES)  # noqa: SLF001 - the other
+def confirm_forget(scope: MemoryScope, caller: Principal, body: ConfirmBody) -> EraseReceipt:
     """Remove exactly what a preview showed. Returns a receipt."""
-    need(caller, *_MAY)
-    scope = scope_of(request, caller, agentId, user_id)
-    receipt = scope.forget(confirm=body.token, actor=caller.actor)
-    return answer(request, ReceiptOut, ReceiptOut.of(receipt))
+    return scope.forget(confirm=body.token, actor=caller.actor)

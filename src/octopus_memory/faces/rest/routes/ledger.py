@@ -5,50 +5,31 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import Query, Request, Response
+from fastapi import Query
 
-from ....domain.identity import Principal
-from ..authorize import scope_of, scope_with
-from ..http import answer, problems
-from ..identity import need
-from ..ledger_responses import InjectionItems, UsesOut, injection_out, uses_out
-from ..requests import NameText, WhoseText
+from ....calls import ScopeCalls
+from ....domain.ledger import EpisodeUses, Injection
+from ....engine.scope import MemoryScope
+from ..requests import NameText
 from ..routing import router
-from .episodes import SEES
+from ..serving import SEES, serves
 
 routes = router("Ledger")
 _Limit = Annotated[int, Query(ge=1, le=1_000)]
 
 
-@routes.get(
-    "/sessions/{session_id:name}/injections", response_model=InjectionItems, responses=problems()
-)
+@serves(routes, ScopeCalls.injections, may=SEES)
 def list_injections(
-    request: Request,
-    caller: Principal,
+    scope: MemoryScope,
     session_id: NameText,
-    agentId: WhoseText = None,
-    userId: WhoseText = None,
     after: Annotated[UUID | None, Query(description="The last entry of the page before.")] = None,
     limit: _Limit = 1_000,
-) -> Response:
+) -> list[Injection]:
     """Return the memories that were shown for each turn of a session, oldest first."""
-    need(caller, *SEES)
-    scope = scope_of(request, caller, agentId, userId)
-    found = scope.injections(session_id, after=after, limit=limit)
-    return answer(request, InjectionItems, {"items": [injection_out(each) for each in found]})
+    return scope.injections(session_id, after=after, limit=limit)
 
 
-@routes.get("/episodes/{episode_id}/uses", response_model=UsesOut, responses=problems(404))
-def episode_uses(
-    request: Request,
-    caller: Principal,
-    episode_id: UUID,
-    agentId: WhoseText = None,
-    userId: WhoseText = None,
-    limit: _Limit = 20,
-) -> Response:
+@serves(routes, ScopeCalls.uses, 404, may=SEES)
+def episode_uses(scope: MemoryScope, episode_id: UUID, limit: _Limit = 20) -> EpisodeUses:
     """Return how often an episode was shown to a model, when last, and in which sessions."""
-    need(caller, *SEES)
-    scope = scope_with(request, caller, episode_id, agentId, userId)
-    return answer(request, UsesOut, uses_out(scope.uses(episode_id, limit=limit)))
+    return scope.uses(episode_id, limit=limit)

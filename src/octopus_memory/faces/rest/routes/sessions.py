@@ -2,86 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import Query, Request, Response
+from fastapi import Query
 
+from ....calls import ScopeCalls
+from ....domain.context import MemoryContext
+from ....domain.episode import Session, Turn
 from ....domain.identity import AccessRole, Principal
+from ....domain.page import Page
+from ....domain.replay import SessionReplay
+from ....engine.memory import Memory
 from ....engine.scope import MemoryScope
-from ..authorize import memory_of, scope_of
-from ..http import answer, problems, tagged
-from ..identity import need
 from ..problems import Refused
 from ..requests import (
     ContextBody,
     FlushBody,
+    FlushedOut,
     HeartbeatBody,
     NameText,
     RemoveTurnsBody,
     SessionAddBody,
     SessionCloseBody,
     WhoBody,
-    WhoseText,
 )
-from ..responses import (
-    AddedOut,
-    ContextOut,
-    FlushedOut,
-    SessionDetail,
-    SessionList,
-    SessionOut,
-    TurnItems,
-    context_out,
-    session_detail,
-    session_out,
-    turn_items,
-)
+from ..responses import ADDED
 from ..routing import router
-from .episodes import SEES, WRITES, IdempotencyKey, store_messages
+from ..serving import SEES, WRITES, serves
+from .episodes import IdempotencyKey, store_messages
 
 routes = router("Sessions")
 
 
-@routes.post(
-    "/sessions/{session_id:name}/messages",
-    status_code=201,
-    response_model=AddedOut,
-    responses=problems(404, 409),
-)
+@serves(routes, ScopeCalls.add, 404, 409, may=WRITES, status=201, shape=ADDED)
 def add_to_session(
-    request: Request,
-    caller: Principal,
+    scope: MemoryScope,
     session_id: NameText,
     body: SessionAddBody,
     idempotency_key: IdempotencyKey = None,
-) -> Response:
+) -> dict[str, Any]:
     """Add messages to a session. Starts an episode if none is open."""
-    need(caller, *WRITES)
-    scope = scope_of(request, caller, body.agent_id, body.user_id)
-    return store_messages(request, scope, session_id, body, idempotency_key)
+    return store_messages(scope, session_id, body, idempotency_key)
 
 
-@routes.post(
-    "/sessions/{session_id:name}/messages/remove",
-    response_model=TurnItems,
-    responses=problems(404, 409),
-)
+@serves(routes, ScopeCalls.remove_turns, 404, 409, may=SEES)
 def remove_turns(
-    request: Request, caller: Principal, session_id: NameText, body: RemoveTurnsBody
-) -> Response:
+    scope: MemoryScope, caller: Principal, session_id: NameText, body: RemoveTurnsBody
+) -> list[Turn]:
     """Remove messages for good, with everything derived from them. Returns them once.
 
     The role `agent` takes back messages of an open episode; what was said before is the user's.
     """
-    need(caller, *SEES)
-    scope, ids = scope_of(request, caller, body.agent_id, body.user_id), body.ids
+    ids = body.ids
     if caller.role is AccessRole.AGENT:
         ids = _open_ones(scope, session_id, body)
-    removed = scope.remove_turns(
+    return scope.remove_turns(
         session_id, ids=ids, last=body.last, physical=body.physical, actor=caller.actor
     )
-    return answer(request, TurnItems, turn_items(removed))
 
 
 def _open_ones(scope: MemoryScope, session_id: str, body: RemoveTurnsBody) -> list[UUID] | None:
@@ -104,97 +82,61 @@ def _open_ones(scope: MemoryScope, session_id: str, body: RemoveTurnsBody) -> li
     return None if body.ids is None else sorted(own)
 
 
-@routes.get("/sessions", response_model=SessionList, responses=problems())
+@serves(routes, ScopeCalls.sessions, may=SEES, tag=True)
 def list_sessions(
-    request: Request,
-    caller: Principal,
-    agentId: WhoseText = None,
-    userId: WhoseText = None,
+    scope: MemoryScope,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     pageSize: Annotated[int, Query(ge=1, le=200)] = 20,
-) -> Response:
+) -> Page[Session]:
     """List sessions, last seen first."""
-    need(caller, *SEES)
-    found = scope_of(request, caller, agentId, userId).sessions(page, pageSize)
-    listed: SessionList = {
-        "items": [session_out(session) for session in found.items],
-        "totalCount": found.total_count,
-        "page": page,
-        "pageSize": pageSize,
-    }
-    return tagged(request, SessionList, listed)
+    return scope.sessions(page, pageSize)
 
 
-@routes.get("/sessions/{session_id:name}", response_model=SessionDetail, responses=problems(404))
+@serves(routes, ScopeCalls.session, 404, may=SEES, tag=True)
 def get_session(
-    request: Request,
-    caller: Principal,
+    scope: MemoryScope,
     session_id: NameText,
-    agentId: WhoseText = None,
-    userId: WhoseText = None,
     last: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
-) -> Response:
+) -> SessionReplay:
     """Return a session with its messages in order, with `last` only the newest ones."""
-    need(caller, *SEES)
-    scope = scope_of(request, caller, agentId, userId)
-    return tagged(request, SessionDetail, session_detail(scope.session(session_id, last=last)))
+    return scope.session(session_id, last=last)
 
 
-@routes.post(
-    "/sessions/{session_id:name}/close", response_model=SessionOut, responses=problems(404)
-)
-def close_session(
-    request: Request, caller: Principal, session_id: NameText, body: SessionCloseBody
-) -> Response:
+@serves(routes, ScopeCalls.close_session, 404, may=WRITES)
+def close_session(scope: MemoryScope, session_id: NameText, body: SessionCloseBody) -> Session:
     """Close the open episode of a session, if there is one."""
-    need(caller, *WRITES)
-    scope = scope_of(request, caller, body.agent_id, body.user_id)
-    closed = scope.close_session(session_id, body.reason)
-    return answer(request, SessionOut, session_out(closed))
+    return scope.close_session(session_id, body.reason)
 
 
-@routes.post("/sessions/{session_id:name}/reset", status_code=204, responses=problems(404))
+@serves(routes, ScopeCalls.reset_session, 404, may=WRITES)
 def reset_session(
-    request: Request, caller: Principal, session_id: NameText, body: WhoBody | None = None
-) -> Response:
+    scope: MemoryScope,
+    session_id: NameText,
+    body: WhoBody | None = None,  # noqa: ARG001 - names the scope
+) -> None:
     """Reset the replay of a session. Its messages can still be recalled."""
-    need(caller, *WRITES)
-    body = body or WhoBody()
-    scope_of(request, caller, body.agent_id, body.user_id).reset_session(session_id)
-    return Response(status_code=204)
+    scope.reset_session(session_id)
 
 
-@routes.post(
-    "/sessions/{session_id:name}/heartbeat", response_model=SessionOut, responses=problems(404)
-)
-def heartbeat(
-    request: Request, caller: Principal, session_id: NameText, body: HeartbeatBody
-) -> Response:
+@serves(routes, ScopeCalls.heartbeat, 404, may=WRITES)
+def heartbeat(scope: MemoryScope, session_id: NameText, body: HeartbeatBody) -> Session:
     """Keep an idle session open. `status` tells whether it is."""
-    need(caller, *WRITES)
-    scope = scope_of(request, caller, body.agent_id, body.user_id)
-    seen = scope.heartbeat(session_id, at=body.at)
-    return answer(request, SessionOut, session_out(seen))
+    return scope.heartbeat(session_id, at=body.at)
 
 
-@routes.post("/flush", response_model=FlushedOut, responses=problems(), tags=["Operations"])
-def flush(request: Request, caller: Principal, body: FlushBody) -> Response:
+@serves(routes, ("POST", "/flush"), may=WRITES, tags=["Operations"])
+def flush(memory: Memory, body: FlushBody) -> FlushedOut:
     """Wait until nothing is left to embed; `done` is false where that takes longer."""
-    need(caller, *WRITES)
-    done = memory_of(request).flush(timeout=body.seconds)
-    return answer(request, FlushedOut, {"done": done})
+    return FlushedOut(done=memory.flush(timeout=body.seconds))
 
 
-@routes.post("/context", response_model=ContextOut, responses=problems(), tags=["Context"])
-def context(request: Request, caller: Principal, body: ContextBody) -> Response:
+@serves(routes, ScopeCalls.context, may=SEES, tags=["Context"])
+def context(scope: MemoryScope, body: ContextBody) -> MemoryContext:
     """Return the context block and the message list for the current message."""
-    need(caller, *SEES)
-    scope = scope_of(request, caller, body.agent_id, body.user_id)
-    made = scope.context(
+    return scope.context(
         body.message,
         history=body.history,
         system=body.system,
         budget_tokens=body.budget_tokens,
         session_id=body.session_id,
     )
-    return answer(request, ContextOut, context_out(made))

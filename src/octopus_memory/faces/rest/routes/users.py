@@ -8,21 +8,25 @@ from uuid import UUID
 from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 
+from ....calls import ScopeCalls
+from ....domain.episode import Episode
+from ....domain.erasure import EraseReceipt
 from ....domain.identity import AccessRole, Principal
-from ..admin_responses import ImportOut, ReceiptOut
-from ..authorize import memory_of, needed, scope_of, scope_with
+from ....domain.transfer.export_format import ImportReport
+from ....engine.scope import MemoryScope
+from ....engine.tenant import MemoryTenant
+from ..authorize import memory_of, needed
 from ..http import answer, problems, streamed
 from ..identity import need
 from ..problems import Refused
-from ..requests import NameText, WhoBody, WhoseText
-from ..responses import EpisodeItems, EpisodeOut, episode_out
+from ..requests import NameText, WhoBody
+from ..responses import form
 from ..routing import router
+from ..serving import OWNS, SEES, WRITES, serves
 from ..uploads import Imports, pieces_of
-from .episodes import WRITES
 
 routes = router("Users")
 Physical = Annotated[bool, Query(description="Rewrite the database files now, not later.")]
-OWNS = (AccessRole.USER, AccessRole.ADMIN)
 _LINES = "application/x-ndjson"
 _EXPORT: dict[int | str, dict[str, Any]] = {
     200: {
@@ -42,112 +46,89 @@ _IMPORT = {
 }
 
 
-@routes.delete("/episodes/{episode_id}", response_model=ReceiptOut, responses=problems(404, 409))
+@serves(routes, ScopeCalls.erase_episode, 404, 409, may=OWNS, include_deleted=True)
 def erase_episode(
-    request: Request,
+    scope: MemoryScope, caller: Principal, episode_id: UUID, physical: Physical = True
+) -> EraseReceipt:
+    """Erase an episode from rows, indexes and files. Returns a receipt."""
+    return scope.erase_episode(episode_id, physical=physical, actor=caller.actor)
+
+
+@serves(routes, ScopeCalls.erase_session, 404, 409, may=OWNS)
+def erase_session(
+    scope: MemoryScope, caller: Principal, session_id: NameText, physical: Physical = True
+) -> EraseReceipt:
+    """Erase one session with all its episodes; the receipt says what went."""
+    return scope.erase_session(session_id, physical=physical, actor=caller.actor)
+
+
+@serves(routes, ScopeCalls.delete, 404, 409, may=WRITES, include_deleted=True)
+def delete_episode(
+    scope: MemoryScope,
     caller: Principal,
     episode_id: UUID,
-    agentId: NameText | None = None,
-    userId: NameText | None = None,
-    physical: Physical = True,
-) -> Response:
-    """Erase an episode from rows, indexes and files. Returns a receipt."""
-    need(caller, *OWNS)
-    scope = scope_with(request, caller, episode_id, agentId, userId, include_deleted=True)
-    receipt = scope.erase_episode(episode_id, physical=physical, actor=caller.actor)
-    return answer(request, ReceiptOut, ReceiptOut.of(receipt))
-
-
-@routes.delete(
-    "/sessions/{session_id:name}", response_model=ReceiptOut, responses=problems(404, 409)
-)
-def erase_session(
-    request: Request,
-    caller: Principal,
-    session_id: NameText,
-    agentId: WhoseText = None,
-    userId: WhoseText = None,
-    physical: Physical = True,
-) -> Response:
-    """Erase one session with all its episodes; the receipt says what went."""
-    need(caller, *OWNS)
-    scope = scope_of(request, caller, agentId, userId)
-    receipt = scope.erase_session(session_id, physical=physical, actor=caller.actor)
-    return answer(request, ReceiptOut, ReceiptOut.of(receipt))
-
-
-@routes.post("/episodes/{episode_id}/delete", status_code=204, responses=problems(404, 409))
-def delete_episode(
-    request: Request, caller: Principal, episode_id: UUID, body: WhoBody | None = None
-) -> Response:
+    body: WhoBody | None = None,  # noqa: ARG001 - names the scope
+) -> None:
     """Hide an episode from every read. It can be restored in the grace period."""
-    need(caller, *WRITES)
-    body = body or WhoBody()
-    scope = scope_with(
-        request, caller, episode_id, body.agent_id, body.user_id, include_deleted=True
-    )
     scope.delete(episode_id, actor=caller.actor)
-    return Response(status_code=204)
 
 
-@routes.get("/users/{user_id:name}/deleted", response_model=EpisodeItems, responses=problems())
-def deleted_episodes(
-    request: Request, caller: Principal, user_id: NameText, agentId: WhoseText = None
-) -> Response:
+@serves(routes, ScopeCalls.deleted, may=SEES)
+def deleted_episodes(scope: MemoryScope) -> list[Episode]:
     """List the deleted episodes of a user that can be restored."""
-    need(caller, AccessRole.AGENT, *OWNS)
-    found = scope_of(request, caller, agentId, user_id).deleted()
-    return answer(request, EpisodeItems, {"items": [episode_out(each) for each in found]})
+    return scope.deleted()
 
 
-@routes.post(
-    "/episodes/{episode_id}/restore", response_model=EpisodeOut, responses=problems(404, 409)
-)
+@serves(routes, ScopeCalls.restore, 404, 409, may=WRITES, include_deleted=True)
 def restore_episode(
-    request: Request, caller: Principal, episode_id: UUID, body: WhoBody | None = None
-) -> Response:
+    scope: MemoryScope,
+    caller: Principal,
+    episode_id: UUID,
+    body: WhoBody | None = None,  # noqa: ARG001 - names the scope
+) -> Episode:
     """Restore an episode that was deleted, or archived with its messages."""
-    need(caller, *WRITES)
-    body = body or WhoBody()
-    scope = scope_with(
-        request, caller, episode_id, body.agent_id, body.user_id, include_deleted=True
-    )
-    restored = scope.restore(episode_id, actor=caller.actor)
-    return answer(request, EpisodeOut, episode_out(restored))
+    return scope.restore(episode_id, actor=caller.actor)
 
 
-@routes.delete("/users/{user_id:name}/memory", response_model=ReceiptOut, responses=problems(409))
-@routes.delete("/users/{user_id:name}/episodes", response_model=ReceiptOut, responses=problems(409))
+@serves(routes, ("DELETE", "/users/{user_id}/memory"), 409, may=OWNS)
+@serves(routes, ScopeCalls.erase, 409, may=OWNS)
 def erase_user(
-    request: Request,
+    tenant: MemoryTenant,
     caller: Principal,
     user_id: NameText,
     agentId: Annotated[
         NameText | None, Query(description="Only the memory of this agent. Default: of all.")
     ] = None,
     physical: Physical = True,
-) -> Response:
+) -> EraseReceipt:
     """Erase everything of a user. Returns a receipt."""
     agent = _own(caller, user_id, agentId)
-    tenant = memory_of(request).tenant(caller.tenant)
-    receipt = tenant.erase_user(user_id, agent=agent, physical=physical, actor=caller.actor)
-    return answer(request, ReceiptOut, ReceiptOut.of(receipt))
+    return tenant.erase_user(user_id, agent=agent, physical=physical, actor=caller.actor)
 
 
-@routes.get("/users/{user_id:name}/export", response_class=StreamingResponse, responses=_EXPORT)
+@serves(
+    routes,
+    ("GET", "/users/{user_id}/export"),
+    may=OWNS,
+    response_class=StreamingResponse,
+    responses=_EXPORT,
+)
 def export_user(
-    request: Request, caller: Principal, user_id: NameText, agentId: NameText | None = None
+    request: Request,
+    tenant: MemoryTenant,
+    caller: Principal,
+    user_id: NameText,
+    agentId: NameText | None = None,
 ) -> Response:
     """Export everything of a user as JSON Lines. The last line has the counts."""
     agent = _own(caller, user_id, agentId)
-    tenant = memory_of(request).tenant(caller.tenant)
     lines = tenant.export_user(user_id, agent=agent, actor=caller.actor)
     return streamed(request, lines, _LINES)
 
 
 @routes.post(
     "/users/{user_id:name}/import",
-    response_model=ImportOut,
+    response_model=form(ImportReport).shape,
     responses=problems(409),
     openapi_extra=_IMPORT,
 )
@@ -171,7 +152,7 @@ async def import_user(
                 actor=caller.actor,
             )
         )
-        return answer(request, ImportOut, ImportOut.of(report))
+        return answer(request, form(ImportReport), report)
 
     imports: Imports = request.app.state.imports
     return await imports.run(caller.tenant, bring_in)
