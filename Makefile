@@ -19,7 +19,7 @@ help:
 	@echo "make format  let ruff mend what it can"
 	@echo "make docs    build the documentation site into build/docs/site and check every link"
 	@echo "make package build wheel and sdist, check them, and use them on every Python that this machine has"
-	@echo "make texts   write the statements that are shipped for SQLite and the list of MCP tools again, after one has changed"
+	@echo "make texts   make again what installing makes: compiled statements and the list of MCP tools, which speed up the start"
 	@echo "make bench   measure everything, beside other libraries, up to a million turns; an hour"
 	@echo "make bench-quick  Octopus, and the libraries that are there already, on little data, in two minutes"
 
@@ -70,13 +70,12 @@ package: $(VENV)/installed-dev
 	$(BIN)/python scripts/check_package.py
 
 texts: $(VENV)/installed-dev
-	$(BIN)/python scripts/build_sqlite_texts.py
-	$(BIN)/python scripts/build_mcp_tools.py
+	$(BIN)/python scripts/build_products.py
 
-bench: $(VENV)/installed-dev
+bench: texts
 	$(BIN)/python -m benchmarks
 
-bench-quick: $(VENV)/installed-dev
+bench-quick: texts
 	$(BIN)/python -m benchmarks.run --quick
 
 $(VENV)/bin/python:

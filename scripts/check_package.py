@@ -28,7 +28,10 @@ _NEEDED = (
     "octopus_memory/adapters/embedders/all-minilm-l6-v2-int8/model.onnx",
     "octopus_memory/adapters/embedders/all-minilm-l6-v2-int8/LICENSE",
     "octopus_memory/adapters/stores/sql/data/turns-v1.zdict",
+)
+_BUILT = (
     "octopus_memory/adapters/stores/sqlite/compiled_statements.json",
+    "octopus_memory/faces/mcp/tools.json",
 )
 _LICENSES = ("licenses/LICENSE", "licenses/NOTICE", "METADATA", "entry_points.txt")
 _UNWANTED = re.compile(
@@ -63,7 +66,7 @@ def problems_of_wheel(names: Iterable[str]) -> Iterator[str]:
     for name in names:
         if not re.match(r"octopus_memory(/|-[^/]+\.dist-info/)", name):
             yield f"{name} is outside of the package"
-    for needed in _NEEDED:
+    for needed in (*_NEEDED, *_BUILT):
         if needed not in names:
             yield f"{needed} is missing"
     for notice in _LICENSES:
@@ -80,6 +83,9 @@ def problems_of_sdist(names: Iterable[str]) -> Iterator[str]:
     for needed in _NEEDED:
         if f"src/{needed}" not in names:
             yield f"src/{needed} is missing"
+    for built in _BUILT:
+        if f"src/{built}" in names:
+            yield f"src/{built} must not be shipped, because the wheel's build makes it"
 
 
 def unwanted(names: Iterable[str]) -> Iterator[str]:

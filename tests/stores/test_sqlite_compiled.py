@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import ast
 import json
+import os
 import subprocess
 import sys
 import threading
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.adapters.stores import sql
+from octopus_memory import built as built_files
 from octopus_memory.adapters.stores.sql import lazy
 from octopus_memory.adapters.stores.sqlite import compiled as compiled_statements
+from octopus_memory.faces.mcp import tools
+from tests.support.paths import ROOT
 
-REMEDY = "run make texts"
 CALLS = """
 import sys
+from pathlib import Path
 from octopus_memory import EpisodicMemory
+from octopus_memory.adapters.stores.sqlite import compiled
+compiled.FILE = Path(sys.argv[2])
+compiled.read_built = lambda file: file.read_bytes() if file.exists() else None
 with EpisodicMemory.open(sys.argv[1], embedder="hashing", background=False) as memory:
     scope = memory.scope(user="somebody")
     scope.add("first", [("user", "Which ferry goes to Naxos?")])
@@ -34,29 +37,50 @@ with EpisodicMemory.open(sys.argv[1], embedder="hashing", background=False) as m
 """
 
 
-def _named(name: str) -> Any:
-    path, _, arguments = name.partition("(")
-    module, _, function = path.rpartition(".")
-    found = getattr(import_module(f"{sql.__name__}.{module}"), function, None)
-    assert found is not None, f"there is no {path} any more: {REMEDY}"
-    return found(*ast.literal_eval(f"({arguments}")) if arguments else found
-
-
-@pytest.mark.parametrize("key", compiled_statements.shipped(), ids=lambda key: key[0])
-def test_a_text_is_what_is_compiled_now(key: tuple[str, ...]) -> None:
-    name, *keys = key
-    made, _ = compiled_statements.compile_statement(_named(name)(), tuple(keys))
-    assert json.loads(json.dumps(made)) == list(compiled_statements.shipped()[key]), REMEDY
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of what a wheel's build makes."""
+    folder = tmp_path_factory.mktemp("built")
+    script = ROOT / "scripts" / "build_products.py"
+    subprocess.run([sys.executable, str(script), str(folder)], check=True)
+    return folder
 
 
 @pytest.mark.process
-def test_common_calls_do_not_load_sqlalchemy(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_common_calls_do_not_load_sqlalchemy(built: Path, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     EpisodicMemory.open(url, embedder="hashing", background=False).close()
-    run = subprocess.run(
-        [sys.executable, "-c", CALLS, url], capture_output=True, text=True, check=True
-    )
-    assert run.stdout == "False\n", REMEDY
+    for folder, loads in ((built, False), (tmp_path, True)):
+        command = [sys.executable, "-c", CALLS, url, str(folder / "compiled_statements.json")]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert run.stdout == f"{loads}\n", "scripts/build_products.py must make the call, too"
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_the_tools_that_are_built_are_those_that_are_made(built: Path) -> None:
+    made = [tools.described(tool) for tool in tools.TOOLS.values()]
+    assert json.loads((built / "tools.json").read_bytes()) == json.loads(json.dumps(made))
+
+
+def test_what_was_built_before_a_change_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "src" / "package"
+    package.mkdir(parents=True)
+    product, module = package / "made.json", package / "module.py"
+    monkeypatch.setattr(built_files, "_PACKAGE", package)
+    assert built_files.read_built(product) is None
+    for file, at in ((product, 2), (module, 1)):
+        file.write_text("[]", encoding="utf-8")
+        os.utime(file, (at, at))
+    assert built_files.read_built(product) == b"[]"
+    os.utime(module, (3, 3))
+    # Installed from a wheel, whose files are as old as pip likes.
+    assert built_files.read_built(product) == b"[]"
+    (tmp_path / "pyproject.toml").touch()
+    assert built_files.read_built(product) is None
 
 
 def test_without_the_file_statements_are_compiled(

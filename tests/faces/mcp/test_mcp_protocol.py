@@ -11,7 +11,6 @@ import pytest
 
 from octopus_memory import EpisodicMemory, MemoryScope, StoreUnavailable
 from octopus_memory.domain.identity import AccessRole
-from octopus_memory.faces.mcp import catalogue
 from octopus_memory.faces.mcp.protocol import (
     CAPABILITIES_KEY,
     MODERN,
@@ -22,7 +21,7 @@ from octopus_memory.faces.mcp.protocol import (
 from octopus_memory.faces.mcp.reading import PAGE_SIZE
 from octopus_memory.faces.mcp.server import Connection
 from octopus_memory.faces.mcp.state import State
-from octopus_memory.faces.mcp.tools import TOOLS, Recent, Remember, described
+from octopus_memory.faces.mcp.tools import TOOLS, Recent, Remember
 
 
 @pytest.fixture
@@ -106,12 +105,6 @@ def test_a_list_of_tools_is_json(state: State):
     listed = json.loads(json.dumps(ask(state, "tools/list")))["result"]["tools"]
     assert [tool["name"] for tool in listed] == list(TOOLS)
     assert listed[0]["annotations"] == {"readOnlyHint": True, "openWorldHint": False}
-
-
-def test_the_shipped_list_is_that_of_the_tools():
-    made = json.loads(json.dumps([described(tool) for tool in TOOLS.values()]))
-    remedy = "run make texts"
-    assert made == json.loads(catalogue.FILE.read_bytes()), remedy
 
 
 def modern(**params: object) -> dict:

@@ -1,7 +1,6 @@
 """Statements as the driver executes them; those of common calls come in `compiled_statements.json`.
 
-`scripts/build_sqlite_texts.py` writes the file, and a test compares it with what SQLAlchemy
-compiles now. A statement that is not in it is compiled on first use.
+The file is made when a wheel is built. A statement that is not in it is compiled on first use.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ....built import read_built
 from ..sql import column_values
 from ..sql.lazy import load, sa
 from ..sql.results import returned
@@ -45,8 +45,8 @@ class Compiled(NamedTuple):
 def shipped() -> Mapping[tuple[str, ...], Compiled]:
     """The shipped statements, by name and names of parameters."""
     try:
-        texts = json.loads(FILE.read_bytes())
-    except (OSError, ValueError):
+        texts = json.loads(read_built(FILE) or b"[]")
+    except ValueError:
         # A damaged installation: every statement is compiled on first use.
         texts = []
     return {tuple(key): Compiled(*fields) for key, *fields in texts}

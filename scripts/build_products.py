@@ -1,13 +1,18 @@
-"""Write `compiled_statements.json`: statements of common calls, as SQLAlchemy compiles them.
+"""Write what a wheel has beside the sources: compiled statements, and the list of MCP tools.
 
-    make texts
+    python scripts/build_products.py [FOLDER]
 
-Makes the calls, and records the statements that they send to the driver.
+`compiled_statements.json` has the statements of common calls, as SQLAlchemy compiles them for
+SQLite: it makes the calls, and records what they send to the driver. `tools.json` has the tools as
+`tools/list` of MCP shows them. Both go into the package, or into FOLDER. The build backend runs it
+for a wheel and for an editable install, `make texts` after a change.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 import tempfile
 from pathlib import Path
 from uuid import uuid4
@@ -16,6 +21,8 @@ from octopus_memory import EpisodicMemory, MemoryScope
 from octopus_memory.adapters.stores.sqlite import compiled as compiled_statements
 from octopus_memory.adapters.stores.sqlite.driver import prepared_statements
 from octopus_memory.domain.facts import FactKind, FoundFact
+from octopus_memory.faces.mcp import catalogue
+from octopus_memory.faces.mcp.tools import TOOLS, described
 from octopus_memory.testing import FakeSummarizer
 
 MOST_PLACES = 16
@@ -23,7 +30,23 @@ MOST_PLACES = 16
 
 
 def main() -> None:
-    compiled_statements.FILE.write_text("[]\n", encoding="utf-8")
+    file = compiled_statements.FILE
+    # Statements of an earlier build would not be recorded.
+    compiled_statements.FILE = file.with_name("none")
+    _write(file, _statements())
+    _write(catalogue.FILE, json.dumps([described(tool) for tool in TOOLS.values()]))
+
+
+def _write(file: Path, text: str) -> None:
+    """Replace a file at once, because another process may read it."""
+    if len(sys.argv) > 1:
+        file = Path(sys.argv[1], file.name)
+    new = file.with_suffix(f".{os.getpid()}")
+    new.write_text(text, encoding="utf-8")
+    new.replace(file)
+
+
+def _statements() -> str:
     asked: dict[tuple[str, ...], compiled_statements.Compiled] = {}
     with tempfile.TemporaryDirectory() as folder:
         # In the second round everything exists already.
@@ -33,7 +56,7 @@ def main() -> None:
         made, _ = compiled_statements.compile_statement(statement(), keys)
         asked[statement.name, *keys] = made
     lines = (json.dumps([key, *made]) for key, made in sorted(asked.items()))
-    compiled_statements.FILE.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+    return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
 def _make_calls(path: Path) -> None:
