@@ -188,6 +188,7 @@ def test_the_steps_of_the_dockerfile_give_a_service(tmp_path: Path):
                 ignored = shutil.ignore_patterns("__pycache__")
                 shutil.copytree(ROOT / name, source / where, ignore=ignored)
             else:
+                (source / where).mkdir(exist_ok=True)
                 shutil.copy(ROOT / name, source / where)
     [install] = [step for step in re.findall(r"^RUN (.+)$", steps, re.MULTILINE) if "pip" in step]
     environment = {k: v for k, v in os.environ.items() if k not in {"PYTHONPATH", "VIRTUAL_ENV"}}
