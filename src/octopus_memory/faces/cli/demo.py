@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from ...domain.episode import Episode, EpisodeSnippet
+from ...domain.episode import Episode, EpisodeSnippet, Scope
 from ...domain.errors import InvalidInput, MissingExtra, SessionNotFound, StoreUnavailable
 from ...domain.message import Json, Message, Role, as_text
 from ...domain.policy import MemoryConfig
@@ -88,6 +88,10 @@ class Story:
     @property
     def now(self) -> datetime:
         return datetime.fromisoformat(self["now"])
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(tenant="default", agent=self["agent"], user=self["user"])
 
     @cached_property
     def parts(self) -> list[Part]:
@@ -305,7 +309,7 @@ def _check_is_demo(url: str, story: Story) -> None:
     own, known, stored = {*(part.id for part in story.parts), _NEW_SESSION}, set[str](), 0
     # An older Octopus made a file that cannot be opened only to read.
     with suppress(StoreUnavailable), EpisodicMemory.open(f"{url}?mode=ro", background=False) as old:
-        scope = old.scope(tenant="default", agent=story["agent"], user=story["user"])
+        scope = old.scope(agent=story.scope.agent, user=story.scope.user)
         known = {each.id for each in scope.sessions(page_size=len(own) + 1).items}
         stored = old.stats().sessions
     if not known or not known <= own or stored > len(known):
