@@ -20,6 +20,7 @@ from uuid import uuid4
 from octopus_memory import EpisodicMemory, MemoryScope
 from octopus_memory.adapters.stores.sqlite import compiled as compiled_statements
 from octopus_memory.adapters.stores.sqlite.driver import prepared_statements
+from octopus_memory.built import read_built
 from octopus_memory.domain.facts import FactKind, FoundFact
 from octopus_memory.faces.mcp import catalogue
 from octopus_memory.faces.mcp.tools import TOOLS, described
@@ -31,6 +32,9 @@ MOST_PLACES = 16
 
 def main() -> None:
     file = compiled_statements.FILE
+    if len(sys.argv) == 1 and read_built(file) and read_built(catalogue.FILE):
+        # pip builds an editable install twice.
+        return
     # Statements of an earlier build would not be recorded.
     compiled_statements.FILE = file.with_name("none")
     _write(file, _statements())
