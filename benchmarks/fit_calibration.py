@@ -23,7 +23,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from octopus_memory.domain.search.calibration import Calibration, LogitLine
+from octopus_memory.domain.search.scoring import Calibration, LogitLine
 
 THRESHOLD = 0.65
 """Score from which an episode counts as sure: `EpisodicRecallConfig.min_recall_score`."""

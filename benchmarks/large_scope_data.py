@@ -13,8 +13,7 @@ from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
 from octopus_memory.domain.episode import EndReason, Scope, Summary
 from octopus_memory.domain.ids import new_id
 from octopus_memory.domain.message import Message
-from octopus_memory.domain.search import vectors
-from octopus_memory.domain.search.term_hashing import TermHasher, term_key
+from octopus_memory.domain.search.row_format import TermHasher, pack_vectors, term_key
 from octopus_memory.domain.search.terms import turn_flags
 from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.ports.store import EpisodeStore
@@ -110,7 +109,7 @@ def _embed(store: EpisodeStore, said: Sequence[tuple[str, NDArray[np.float32]]])
     claimed = store.claim(
         WorkKind.EMBED, worker_id="bench", limit=10_000, now=now, until=now + timedelta(hours=1)
     )
-    packed = vectors.pack(np.stack([vector for _, vector in said]))
+    packed = pack_vectors(np.stack([vector for _, vector in said]))
     turns = iter(packed)
     done, last = [], packed[0]
     for work in sorted(claimed, key=lambda work: work.seq):

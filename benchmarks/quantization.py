@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from octopus_memory.domain.search import vectors
+from octopus_memory.domain.search.row_format import pack_vectors, unpack_vectors, vector_size
 
 DIMENSION = 384
 
@@ -52,7 +52,7 @@ def main() -> None:
     rows = embedded(given.data) if given.data else made(5_000)
     queries, rows = rows[:200], rows[200:]
     exact = queries @ rows.T
-    small = vectors.unpack(vectors.pack(rows), rows.shape[1])
+    small = unpack_vectors(pack_vectors(rows), rows.shape[1])
     half = unit(rows.astype(np.float16).astype(np.float32))
     coarse = unit(np.rint(rows * (127 / np.abs(rows).max(axis=1, keepdims=True))))
     print(f"{len(rows):,} vectors of {rows.shape[1]}, {len(queries)} queries\n")
@@ -61,7 +61,7 @@ def main() -> None:
     dimension = rows.shape[1]
     for name, size, kept in (
         ("float16", 2 * dimension, half),
-        ("packed", vectors.size(dimension), small),
+        ("packed", vector_size(dimension), small),
         ("int8", dimension, coarse),
     ):
         error = np.abs(queries @ kept.T - exact)

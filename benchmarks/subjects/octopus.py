@@ -90,10 +90,10 @@ class Octopus(Subject):
 
     def marks(self, turn: Turn) -> dict[str, bytes]:
         from octopus_memory.adapters.stores.sql import codec
-        from octopus_memory.domain.search import vectors
+        from octopus_memory.domain.search.row_format import pack_vectors
 
         _, packed = codec.encode({"role": turn.role, "content": turn.text})
-        (vector,) = vectors.pack(turn.vector[None])
+        (vector,) = pack_vectors(turn.vector[None])
         # Skips the header of the frame, which every message has.
         return {"text": packed[20:-4], "vector": vector[8:]}
 

@@ -83,19 +83,17 @@ if TYPE_CHECKING:
     from .domain.audit import AuditCheck, AuditEntry
     from .domain.block.passages import LeftOut, LeftOutReason, Passage
     from .domain.context import MemoryContext
+    from .domain.episode import Page, ScopeOverview, ScopeSearch, TenantOverview, TurnSearch
     from .domain.erasure import EraseProgress, EraseReceipt
-    from .domain.facts import Fact, FactKind, FactOrigin
+    from .domain.facts import Fact, FactKind, FactOrigin, FactSharing
     from .domain.forget import ForgetItem, ForgetPreview, ForgetReceipt
     from .domain.ledger import EpisodeUse, EpisodeUses, Injected, InjectedKind, Injection
-    from .domain.overview import ScopeOverview, ScopeSearch, TenantOverview, TurnSearch
-    from .domain.page import Page
     from .domain.replay import EpisodeReplay, SessionReplay
     from .domain.retention import AgentRetention, Hold, RetentionCounts, RetentionReport
-    from .domain.sharing import FactSharing
     from .domain.transfer.export_format import ImportReport
     from .engine.privacy.scrub import ScrubReport
     from .engine.read.context import MemoryOrchestrator
-    from .engine.retention.job import MemoryRetentionJob
+    from .engine.retention import MemoryRetentionJob
     from .engine.scope import MemoryScope
     from .engine.tenant import MemoryTenant
     from .engine.work.pending import PendingReport
@@ -234,18 +232,16 @@ _LATER = {
     "domain.audit": ("AuditCheck", "AuditEntry"),
     "domain.context": ("MemoryContext",),
     "domain.erasure": ("EraseProgress", "EraseReceipt"),
-    "domain.facts": ("Fact", "FactKind", "FactOrigin"),
+    "domain.episode": ("Page", "ScopeOverview", "ScopeSearch", "TenantOverview", "TurnSearch"),
+    "domain.facts": ("Fact", "FactKind", "FactOrigin", "FactSharing"),
     "domain.forget": ("ForgetItem", "ForgetPreview", "ForgetReceipt"),
     "domain.ledger": ("EpisodeUse", "EpisodeUses", "Injected", "InjectedKind", "Injection"),
-    "domain.overview": ("ScopeOverview", "ScopeSearch", "TenantOverview", "TurnSearch"),
-    "domain.page": ("Page",),
     "domain.block.passages": ("LeftOut", "LeftOutReason", "Passage"),
     "domain.transfer.export_format": ("ImportReport",),
     "domain.replay": ("EpisodeReplay", "SessionReplay"),
     "domain.retention": ("AgentRetention", "Hold", "RetentionCounts", "RetentionReport"),
-    "domain.sharing": ("FactSharing",),
     "episode_block": ("EpisodeInHand",),
-    "engine.retention.job": ("MemoryRetentionJob",),
+    "engine.retention": ("MemoryRetentionJob",),
     "engine.read.context": ("MemoryOrchestrator",),
     "engine.work.pending": ("PendingReport",),
     "engine.privacy.scrub": ("ScrubReport",),

@@ -22,11 +22,11 @@ from .episode_block import EpisodeInHand
 if TYPE_CHECKING:
     from .domain.block.layout import TokenCount
     from .domain.context import MemoryContext
+    from .domain.episode import Page
     from .domain.erasure import EraseReceipt
     from .domain.facts import Fact, FactKind
     from .domain.forget import ForgetPreview, ForgetReceipt
     from .domain.ledger import EpisodeUses, Injection
-    from .domain.page import Page
     from .domain.replay import EpisodeReplay, SessionReplay
 
 

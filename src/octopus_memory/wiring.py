@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from .domain.errors import InvalidInput, InvalidSetting, StoreUnavailable
 from .domain.policy import MemoryConfig
-from .domain.search.calibration import Calibration
+from .domain.search.scoring import Calibration
 from .engine.core.runtime import Runtime, Timeouts
 from .engine.memory import Memory
 from .ports.index import RecallIndex
@@ -185,7 +185,7 @@ def make_index(settings: Settings, store: EpisodeStore) -> RecallIndex:
 
             return ExactIndex(store, exact_rows=settings.exact_rows, cache_bytes=cache_bytes)
         case "pgvector":
-            from .adapters.indexes.pgvector.index import PgVectorIndex
+            from .adapters.indexes.pgvector import PgVectorIndex
 
             return PgVectorIndex(store, cache_bytes=cache_bytes)
         case "qdrant":
@@ -222,7 +222,7 @@ def make_schedule(settings: Settings) -> Schedule | None:
     """Make the schedule of retention; None for no schedule."""
     if not settings.retention_schedule.strip():
         return None
-    from .adapters.schedules.cron import CronSchedule
+    from .adapters.schedules import CronSchedule
 
     return CronSchedule(settings.retention_schedule)
 
@@ -452,16 +452,16 @@ def make_counter(settings: Settings) -> TokenCounter:
     kind, _, name = settings.tokenizer.partition(":")
     match kind:
         case "approximate":
-            from .adapters.tokens.approximate import ApproximateCounter
+            from .adapters.tokens import ApproximateCounter
 
             return ApproximateCounter()
         case "tiktoken":
-            from .adapters.tokens.tiktoken import TiktokenCounter
+            from .adapters.tokens import TiktokenCounter
 
             with _named_as_set(encoding_or_model="tokenizer"):
                 return TiktokenCounter(name)
         case _:
-            from .adapters.tokens.tokenizer import TokenizerCounter
+            from .adapters.tokens import TokenizerCounter
 
             with _named_as_set(path="tokenizer"):
                 return TokenizerCounter(settings.tokenizer)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.engine.retention.job import run_if_due
+from octopus_memory.engine.retention import run_if_due
 from octopus_memory.engine.write import index_turns
 from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.testing import FixedClock

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from octopus_memory import EndReason, EpisodicMemory, MemoryConfig, MemoryScope, StoreFull
-from octopus_memory.domain.search.term_hashing import unpack_all
+from octopus_memory.domain.search.row_format import unpack_all
 from octopus_memory.engine.core.lexicon import Lexicon
 from octopus_memory.engine.write import close, index_turns
 from octopus_memory.ports.recall_rows import WorkKind

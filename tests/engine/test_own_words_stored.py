@@ -11,7 +11,7 @@ import pytest
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.domain import checks
-from octopus_memory.domain.block.recalled import recalled
+from octopus_memory.domain.block.layout import recalled
 from octopus_memory.domain.own_words import NOT_KEPT
 from tests.support import byte_scan
 

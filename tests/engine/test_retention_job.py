@@ -19,7 +19,7 @@ from octopus_memory import (
     RetentionCounts,
     RetentionReport,
 )
-from octopus_memory.engine.retention import due
+from octopus_memory.engine import retention
 from octopus_memory.testing import FakeSummarizer, FixedClock, make_append, make_closing
 from tests.support.retention_dialogue import TALK, policy, tell
 
@@ -89,7 +89,7 @@ def test_each_agent_has_its_own_policy(memory: EpisodicMemory, clock: FixedClock
 def test_more_episodes_than_a_batch_are_moved(
     memory: EpisodicMemory, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(due, "_BATCH", 3)
+    monkeypatch.setattr(retention, "_BATCH", 3)
     memory.configure("short", policy(active_retention_days=1))
     for number in range(10):
         tell(memory.scope(agent="short", user=str(number)), clock, days=2)

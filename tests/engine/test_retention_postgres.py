@@ -16,7 +16,7 @@ from octopus_memory import (
     RetentionCounts,
     RetentionReport,
 )
-from octopus_memory.engine.retention import due
+from octopus_memory.engine import retention
 from octopus_memory.testing import FixedClock
 from tests.support.postgres_installation import Database
 
@@ -57,7 +57,7 @@ def test_an_episode_goes_through_its_stages_and_back(
 def test_two_jobs_at_once_beside_writers(
     postgres_database: Database, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(due, "_BATCH", 5)
+    monkeypatch.setattr(retention, "_BATCH", 5)
     ended = clock.now() - timedelta(days=91)
     first, second = (open_memory(postgres_database, clock) for _ in range(2))
     for number in range(20):

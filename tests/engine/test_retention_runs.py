@@ -20,10 +20,9 @@ from octopus_memory import (
     RetentionReport,
     StoreBusy,
 )
+from octopus_memory.engine import retention
 from octopus_memory.engine import worker as worker_module
 from octopus_memory.engine.core.leases import new_worker_id
-from octopus_memory.engine.retention import due
-from octopus_memory.engine.retention import job as job_module
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import FakeSummarizer, FixedClock
 from tests.support.polling import wait_until
@@ -141,7 +140,7 @@ def test_the_next_run_resumes_a_killed_one(
     clock: FixedClock,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(due, "_BATCH", 2)
+    monkeypatch.setattr(retention, "_BATCH", 2)
     for _ in range(5):
         tell(scope, clock, days=91)
 
@@ -181,7 +180,7 @@ def test_a_run_that_lost_its_lease_stops(
     clock: FixedClock,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(due, "_BATCH", 1)
+    monkeypatch.setattr(retention, "_BATCH", 1)
     for _ in range(3):
         tell(scope, clock, days=91)
     job = MemoryRetentionJob(memory.runtime, "another-machine/1/x")
@@ -204,7 +203,7 @@ def test_a_slow_run_checks_its_lease_between_episodes(
     clock: FixedClock,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(job_module, "_RENEW_SECONDS", -1.0)
+    monkeypatch.setattr(retention, "_RENEW_SECONDS", -1.0)
     for _ in range(3):
         tell(scope, clock, days=91)
     other = MemoryRetentionJob(memory.runtime, "another-machine/1/x")
@@ -291,7 +290,7 @@ def test_an_empty_schedule_never_runs(
     monkeypatch.setenv("OCTOPUS_RETENTION_SCHEDULE", "")
     memory = worker(background=False)
     assert memory.next_retention() is None
-    assert job_module.run_if_due(memory.runtime, "owner") is None
+    assert retention.run_if_due(memory.runtime, "owner") is None
     assert memory.runtime.store.last_run("retention") is None
 
 
@@ -302,10 +301,10 @@ def test_run_pending_does_not_run_retention(
     memory.runtime.store.set_last_run("retention", clock.now() - timedelta(days=9))
     memory.run_pending()
     assert memory.run_retention(dry_run=True).counts.archived == 1
-    report = job_module.run_if_due(memory.runtime, "owner")
+    report = retention.run_if_due(memory.runtime, "owner")
     assert report is not None
     assert report.counts.archived == 1
-    assert job_module.run_if_due(memory.runtime, "owner") is None
+    assert retention.run_if_due(memory.runtime, "owner") is None
 
 
 def test_what_a_run_closes_and_archives_has_the_models_summary(worker: Any, clock: FixedClock):
@@ -327,7 +326,7 @@ def test_a_run_for_a_future_day_does_not_skip_the_nights_before_it(worker: Any, 
 def test_closing_stops_a_run_between_batches(
     worker: Any, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(due, "_BATCH", 1)
+    monkeypatch.setattr(retention, "_BATCH", 1)
     memory = worker(background=False)
     for number in range(40):
         tell(memory.scope(user=str(number)), clock, days=91)
@@ -357,7 +356,7 @@ def test_closing_stops_a_run_between_batches(
 def test_turns_added_during_a_run_are_embedded(
     worker: Any, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(due, "_BATCH", 1)
+    monkeypatch.setattr(retention, "_BATCH", 1)
     memory = worker(background=False)
     for number in range(3):
         tell(memory.scope(user=str(number)), clock, days=91)
@@ -371,5 +370,5 @@ def test_turns_added_during_a_run_are_embedded(
         waiting.append(sum(b.waiting for b in memory.stats().backlog.values()))
 
     memory.runtime.store.set_last_run("retention", clock.now() - timedelta(days=9))
-    job_module.run_if_due(memory.runtime, "owner", said)
+    retention.run_if_due(memory.runtime, "owner", said)
     assert set(waiting) == {0}

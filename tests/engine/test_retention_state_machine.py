@@ -32,7 +32,7 @@ from octopus_memory import (
     MemoryScope,
     SessionNotFound,
 )
-from octopus_memory.engine.retention import due
+from octopus_memory.engine import retention
 from octopus_memory.testing import FixedClock
 from tests.support.retention_model import (
     ACTIVE,
@@ -325,7 +325,7 @@ def test_no_episode_leaves_its_stage_early_or_stays_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     # Several batches, of the few episodes that there are.
-    monkeypatch.setattr(due, "_BATCH", 2)
+    monkeypatch.setattr(retention, "_BATCH", 2)
     blank = tmp_path / "blank.db"
     EpisodicMemory.open(f"sqlite:///{blank}", embedder="hashing", background=False).close()
     monkeypatch.setattr(Retention, "blank", blank, raising=False)

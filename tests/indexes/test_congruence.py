@@ -12,14 +12,14 @@ import pytest
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
+from octopus_memory.adapters.indexes import pgvector as pgvector_search
 from octopus_memory.adapters.indexes.exact import ExactIndex
-from octopus_memory.adapters.indexes.pgvector import search as pgvector_search
-from octopus_memory.adapters.indexes.pgvector.index import PgVectorIndex
+from octopus_memory.adapters.indexes.pgvector import PgVectorIndex
 from octopus_memory.adapters.indexes.qdrant.index import QdrantIndex
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.episode import Scope
-from octopus_memory.domain.search import term_hashing
+from octopus_memory.domain.search import row_format
 from octopus_memory.domain.search.bm25 import QueryTerms
 from octopus_memory.engine.work import mirror
 from octopus_memory.ports.index import Probe, RecallIndex, ScopeView
@@ -193,7 +193,7 @@ def test_a_part_of_a_scope_by_the_probe(made: Any, scope: Scope) -> None:
 def test_words_bring_their_episodes(made: Any) -> None:
     pair, scope = made(whole_rows=0), SCOPES[-1]
     whole = pair.exact.view(scope, MODEL)
-    terms, _, _ = term_hashing.unpack_all([make_lexical("otter").terms])
+    terms, _, _ = row_format.unpack_all([make_lexical("otter").terms])
     probe = Probe(vector=None, terms=terms, episodes=1)
     part = pair.other.view(scope, MODEL, lambda: probe)
     having = np.flatnonzero(whole.postings.score(QueryTerms.only(terms)).row)

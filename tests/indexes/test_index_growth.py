@@ -11,16 +11,11 @@ import pytest
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
-from octopus_memory.adapters.indexes import (
-    row_order,
-    scope_cache,
-    scope_views,
-    sketch,
-)
+from octopus_memory.adapters.indexes import scope_cache, scope_columns, scope_views, sketch
 from octopus_memory.adapters.indexes.exact import ExactIndex
 from octopus_memory.adapters.indexes.sketch import count_ones_by_table
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
-from octopus_memory.domain.search import term_hashing, term_lists
+from octopus_memory.domain.search import row_format, term_lists
 from octopus_memory.domain.search.term_lists import Layers, TermList, with_newer
 from octopus_memory.ports.index import Probe
 from octopus_memory.ports.values import SUMMARY_ORDINAL
@@ -38,7 +33,7 @@ from tests.support.random_scope import WORDS, RandomScope, segments_of, visible_
 @pytest.fixture
 def _no_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Extend even small views, which are otherwise rebuilt."""
-    for module in (scope_views, row_order, term_lists):
+    for module in (scope_views, scope_columns, term_lists):
         monkeypatch.setattr(module, "_FEW", 0)
 
 
@@ -60,7 +55,7 @@ def test_a_grown_view_equals_a_rebuilt_one(seed: int) -> None:
 def _found(index: ExactIndex) -> list[object]:
     """Results of a sketch that do not depend on where its segments end."""
     segments = segments_of(index)
-    terms, _, _ = term_hashing.unpack_all([make_lexical(" ".join(WORDS)).terms])
+    terms, _, _ = row_format.unpack_all([make_lexical(" ".join(WORDS)).terms])
     known = sorted({str(known) for segment in segments for known in segment._ids})
     near = []
     for include_archived in (True, False):

@@ -19,13 +19,13 @@ from octopus_memory import (
     StoreError,
     StoreUnavailable,
 )
+from octopus_memory.adapters.indexes import pgvector as pgvector_search
 from octopus_memory.adapters.indexes.exact import ExactIndex
-from octopus_memory.adapters.indexes.pgvector import search as pgvector_search
-from octopus_memory.adapters.indexes.pgvector.index import PgVectorIndex
+from octopus_memory.adapters.indexes.pgvector import PgVectorIndex
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.engine.core import leases
-from octopus_memory.engine.work import mirror_verify
+from octopus_memory.engine.work import mirror
 from octopus_memory.ports.index import Probe
 from octopus_memory.testing import FixedClock, make_append
 from octopus_memory.testing.index.base import MODEL, put, unit
@@ -83,7 +83,7 @@ def test_recall_finds_what_was_said(
     assert rows(postgres, database) == [(6,)]
     found = scope.recall("Where is the key of the greenhouse?", mode="semantic", min_score=0)
     assert found[0].session_id == "monday"
-    assert mirror_verify.verify(memory.runtime, "me").is_true
+    assert mirror.verify(memory.runtime, "me").is_true
 
 
 def test_whatever_removes_a_row_removes_its_vector(
@@ -171,11 +171,11 @@ def test_drift_is_seen_and_mended(
         (f"UPDATE octopus_vectors SET embedding = {turned} WHERE seq = 2", (0, 0, 2)),
     ):
         postgres.server.execute(change, database=database.name)
-        report = mirror_verify.verify(memory.runtime, owner)
+        report = mirror.verify(memory.runtime, owner)
         assert (report.missing, report.extra, report.changed) == expected
         assert report.index == "pgvector"
-        assert mirror_verify.verify(memory.runtime, owner, repair=True).repaired
-        assert mirror_verify.verify(memory.runtime, owner).is_true
+        assert mirror.verify(memory.runtime, owner, repair=True).repaired
+        assert mirror.verify(memory.runtime, owner).is_true
 
 
 def test_rows_of_a_database_that_was_there_before(
@@ -191,7 +191,7 @@ def test_rows_of_a_database_that_was_there_before(
         assert rows(postgres, database) == [(0,)]
         assert memory.scope(user="ana").recall("greenhouse key", mode="semantic", min_score=0)
         seen: list[int] = []
-        report = mirror_verify.rebuild(memory.runtime, leases.new_worker_id(), seen.append)
+        report = mirror.rebuild(memory.runtime, leases.new_worker_id(), seen.append)
         assert report.is_true
         assert seen == [3]
         assert rows(postgres, database) == [(3,)]
@@ -210,7 +210,7 @@ def test_terms_of_an_older_database_are_found_by_again(
         assert rows(postgres, database, "seq, terms") != now
     with EpisodicMemory.open(database.owner_url, **named) as memory:
         assert sorted(rows(postgres, database, "seq, terms")) == sorted(now)
-        assert mirror_verify.verify(memory.runtime, "me").is_true
+        assert mirror.verify(memory.runtime, "me").is_true
 
 
 def test_a_big_scope_is_searched_by_the_probe(memory: EpisodicMemory, scope: MemoryScope) -> None:
@@ -273,7 +273,7 @@ def test_a_graph_that_could_not_be_made_is_made_by_a_rebuild(
             memory.run_pending()
         assert postgres.server.execute(graphs, database=database.name) == []
         index._next_try = 0.0  # type: ignore[attr-defined]
-        assert mirror_verify.rebuild(memory.runtime, "me").is_true
+        assert mirror.rebuild(memory.runtime, "me").is_true
     [[made]] = postgres.server.execute(graphs, database=database.name)
     postgres.server.execute(
         f"DROP INDEX octopus_vectors_words; DROP INDEX {made}", database=database.name

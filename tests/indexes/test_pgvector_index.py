@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from octopus_memory.adapters.indexes.exact import ExactIndex
-from octopus_memory.adapters.indexes.pgvector.index import PgVectorIndex
+from octopus_memory.adapters.indexes.pgvector import PgVectorIndex
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.ports.index import RecallIndex
 from octopus_memory.ports.store import EpisodeStore

@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from octopus_memory import EpisodicMemory, StoreError
 from octopus_memory.adapters.stores.sql import migrate, schema
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
-from octopus_memory.domain.search import term_hashing, vectors
+from octopus_memory.domain.search import row_format
+from octopus_memory.domain.search.row_format import dimension_of, unpack_vectors
 from octopus_memory.ports.recall_rows import RecallRow, WorkKind
 from tests.support.older_database import make_older
 from tests.support.paths import DATA
@@ -190,7 +191,7 @@ def test_a_migration_that_breaks_off_changes_nothing(database_url: str):
     with EpisodicMemory.open(database_url, embedder="hashing", background=False) as memory:
         _, found = memory.runtime.store.recall_rows(scope.scope, after=0)
         assert [_words(row) for row in found] == [_words(row) for row in now]
-        assert vectors.dimension_of(found[0].vector or b"") == 256
+        assert dimension_of(found[0].vector or b"") == 256
 
 
 def _engine(url: str) -> sa.Engine:
@@ -203,9 +204,9 @@ def _engine(url: str) -> sa.Engine:
 
 def _unit(row: RecallRow) -> np.ndarray:
     assert row.vector is not None
-    return vectors.unpack([row.vector], vectors.dimension_of(row.vector))[0]
+    return unpack_vectors([row.vector], dimension_of(row.vector))[0]
 
 
 def _words(row: RecallRow) -> set[tuple[int, int]]:
-    terms, counts, _ = term_hashing.unpack_all([row.lexical.terms])
+    terms, counts, _ = row_format.unpack_all([row.lexical.terms])
     return set(zip(terms.tolist(), counts.tolist(), strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from octopus_memory.adapters.stores.sql import migrate, schema, views
-from octopus_memory.domain.search import vectors
+from octopus_memory.domain.search.row_format import dimension_of
 
 _GONE = b"\x9c"
 """The byte of a term's number that newer schemas drop."""
@@ -16,7 +16,7 @@ def make_older(conn: sa.Connection, *, with_pgvector: bool = False) -> None:
     """Rewrite the recall rows in the old format."""
     recall = schema.recall
     for row in conn.execute(sa.select(recall)).all():
-        vector = row.vector and row.vector[: vectors.dimension_of(row.vector)]
+        vector = row.vector and row.vector[: dimension_of(row.vector)]
         values = {"speaker": _wide(row.speaker), "terms": _terms(row.terms), "vector": vector}
         mine = recall.c.scope_id == row.scope_id, recall.c.seq == row.seq
         conn.execute(sa.update(recall).where(*mine).values(**values))

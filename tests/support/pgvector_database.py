@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy.engine import make_url
 
-from octopus_memory.adapters.indexes.pgvector.index import PgVectorIndex
+from octopus_memory.adapters.indexes.pgvector import PgVectorIndex
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from tests.support.postgres_installation import Database, Installation
 

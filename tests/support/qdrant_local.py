@@ -16,7 +16,7 @@ from qdrant_client import QdrantClient
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
 from octopus_memory.adapters.indexes.qdrant.index import QdrantIndex
 from octopus_memory.adapters.summarizers.extractive import ExtractiveSummarizer
-from octopus_memory.adapters.tokens.approximate import ApproximateCounter
+from octopus_memory.adapters.tokens import ApproximateCounter
 from octopus_memory.engine.core.runtime import Runtime
 from octopus_memory.engine.work import mirror
 from octopus_memory.ports.index import RecallIndex

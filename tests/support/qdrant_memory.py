@@ -11,7 +11,7 @@ import pytest
 
 from octopus_memory import EpisodicMemory, MemoryScope
 from octopus_memory.engine.core import leases
-from octopus_memory.engine.work import mirror_verify
+from octopus_memory.engine.work import mirror
 from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.testing import FixedClock
 from tests.support.pending_work import open_memory
@@ -58,4 +58,4 @@ def later(clock: FixedClock) -> None:
 
 
 def is_true(memory: EpisodicMemory) -> bool:
-    return mirror_verify.verify(memory.runtime, leases.new_worker_id()).is_true
+    return mirror.verify(memory.runtime, leases.new_worker_id()).is_true

@@ -13,7 +13,7 @@ from octopus_memory.adapters.indexes.exact import EXACT_ROWS, ExactIndex
 from octopus_memory.adapters.indexes.sketch import Segment
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.message import Json
-from octopus_memory.domain.search import term_hashing
+from octopus_memory.domain.search import row_format
 from octopus_memory.domain.search.bm25 import QueryTerms
 from octopus_memory.ports.index import ScopeView
 from octopus_memory.ports.values import Append, NewTurn, Target
@@ -132,7 +132,7 @@ class RandomScope:
 def visible_state(view: ScopeView) -> list[object]:
     """Return everything that recall reads of a view, in arrays that are compared exactly."""
     asked = [unit([number]) for number in range(3)]
-    terms, _, _ = term_hashing.unpack_all([make_lexical(" ".join(WORDS[:6])).terms])
+    terms, _, _ = row_format.unpack_all([make_lexical(" ".join(WORDS[:6])).terms])
     scores = view.postings.score(QueryTerms.only(terms))
     names = [field.name for field in dataclasses.fields(view.rows)]
     speakers = [view.speakers[n] if n >= 0 else b"" for n in view.rows.speaker.tolist()]

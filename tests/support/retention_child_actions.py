@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from octopus_memory import EpisodicMemory, RetentionReport
 from octopus_memory.adapters.stores.sqlite.identity import FileIdentity
-from octopus_memory.engine.retention import due
+from octopus_memory.engine import retention
 from octopus_memory.testing import FixedClock
 from tests.support import sqlite_hooks
 
@@ -86,7 +86,7 @@ def _be_killed_at(memory: EpisodicMemory, action: str, statement: int) -> NoRetu
 
 def run_at_once(pipe: Connection, url: str, barrier: Barrier, batch: int) -> None:
     """Run retention slowly, so that two runners overlap, and send the report."""
-    due._BATCH = batch
+    retention._BATCH = batch
 
     def slowly(_: RetentionReport) -> None:
         time.sleep(0.02)
@@ -98,7 +98,7 @@ def run_at_once(pipe: Connection, url: str, barrier: Barrier, batch: int) -> Non
 
 def run_and_hang(pipe: Connection, url: str) -> None:
     """Report that it leads, and hang."""
-    due._BATCH = 1
+    retention._BATCH = 1
 
     def hang(report: RetentionReport) -> None:
         if report.counts.archived:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from octopus_memory.domain.errors import InvalidSetting
-from octopus_memory.domain.search.calibration import Calibration, LogitLine
+from octopus_memory.domain.search.scoring import Calibration, LogitLine
 
 DEFAULT = Calibration.default()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from octopus_memory.domain.forget_wish import about_forgetting, is_forget_wish
+from octopus_memory.domain.forget import about_forgetting, is_forget_wish
 from octopus_memory.domain.message import Message
 
 _WISHES = """

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from octopus_memory import InvalidInput
-from octopus_memory.domain.transfer.chatgpt import chatgpt_conversations
 from octopus_memory.domain.transfer.transcripts import (
     ImportSource,
     as_time,
+    chatgpt_conversations,
     detect,
     json_values,
     openai_conversations,

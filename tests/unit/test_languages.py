@@ -7,10 +7,9 @@ import Stemmer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from octopus_memory.adapters.analyzers import concepts, related
+from octopus_memory.adapters.analyzers import concepts
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
-from octopus_memory.domain.search.languages import is_latin
-from octopus_memory.domain.search.stopwords import STOPWORDS
+from octopus_memory.domain.search.languages import STOPWORDS, is_latin
 from octopus_memory.domain.search.terms import bare, fold, words
 from tests.support.paths import ROOT
 
@@ -178,7 +177,7 @@ def test_words_are_related_across_languages(term: str, near: set[str], far: set[
 
 def test_other_languages_add_no_english_words_to_an_english_one() -> None:
     for word in ("boss", "deliv", "rent", "dog"):
-        added = ANALYZER.related(word)[len(related.english().of(word)) :]
+        added = ANALYZER.related(word)[len(concepts.english().of(word)) :]
         assert added
         assert all(not term.isascii() or ":" in term for term, _ in added)
 

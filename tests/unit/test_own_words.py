@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from octopus_memory.domain.block.recalled import recalled
+from octopus_memory.domain.block.layout import recalled
 from octopus_memory.domain.checks import parse_parts
 from octopus_memory.domain.episode import TurnHit
 from octopus_memory.domain.message import Message, Role

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
 from octopus_memory.domain.context import QuestionKind
-from octopus_memory.domain.search.chinese import language_of
-from octopus_memory.domain.search.languages import CHINESE, OTHER
+from octopus_memory.domain.search.languages import CHINESE, OTHER, language_of
+from octopus_memory.domain.search.query import respell
 from octopus_memory.domain.search.question_kind import Question, read_question
-from octopus_memory.domain.search.spelled_names import respell
 from octopus_memory.domain.search.temporal import Order
 
 ANALYZER = SnowballAnalyzer()

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
-from octopus_memory.domain.search import bm25, told
+from octopus_memory.domain.search import bm25
 from octopus_memory.domain.search.bm25 import Postings
-from octopus_memory.domain.search.calibration import Calibration
 from octopus_memory.domain.search.features import ASSISTANT, SUMMARY, USER, RowFeatures
 from octopus_memory.domain.search.query import QueryPlan, plan_query
 from octopus_memory.domain.search.ranking import Ranking, Signals, rank
+from octopus_memory.domain.search.row_format import TermHasher, numbers, pack_told, unpack_all
+from octopus_memory.domain.search.scoring import Calibration
 from octopus_memory.domain.search.temporal import told_spans
-from octopus_memory.domain.search.term_hashing import TermHasher, numbers, unpack_all
 from octopus_memory.domain.search.terms import turn_flags
 
 ASKED = datetime(2024, 3, 13, 15, 30, tzinfo=UTC)
@@ -51,7 +51,7 @@ class Talk:
             ),
             time=np.array([int(turn.at.timestamp() * 1e6) for turn in said], np.int64),
             flags=np.array([turn_flags(turn.text) for turn in said], np.uint8),
-            told=np.array([told.pack(told_spans(turn.text, turn.at)) for turn in said], np.int64),
+            told=np.array([pack_told(told_spans(turn.text, turn.at)) for turn in said], np.int64),
         )
         packed = [HASHER.pack(Counter(ANALYZER.terms(turn.text))) for turn in said]
         terms, counts, row_of = unpack_all(packed)

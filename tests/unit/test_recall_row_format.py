@@ -8,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from octopus_memory.domain.search import vectors
-from octopus_memory.domain.search.term_hashing import TermHasher, numbers, unpack_all
+from octopus_memory.domain.search.row_format import (
+    TermHasher,
+    dimension_of,
+    numbers,
+    pack_vectors,
+    unpack_all,
+    unpack_vectors,
+    vector_signs,
+    vector_size,
+)
 
 HASHER = TermHasher(b"salt")
 COUNTS = st.dictionaries(st.text(max_size=5), st.integers(1, 300), max_size=20)
@@ -26,29 +34,29 @@ def _over_largest(rows: NDArray[np.float32]) -> NDArray[np.float32]:
 @given(st.integers(1, 40), st.integers(1, 4))
 def test_a_vector_comes_back_as_it_was_but_for_rounding(dimension: int, count: int) -> None:
     given = _made(count, dimension)
-    packed = vectors.pack(given)
-    assert {len(row) for row in packed} == {vectors.size(dimension)}
-    assert {vectors.dimension_of(row) for row in packed} == {dimension}
-    found = vectors.unpack(packed, dimension)
+    packed = pack_vectors(given)
+    assert {len(row) for row in packed} == {vector_size(dimension)}
+    assert {dimension_of(row) for row in packed} == {dimension}
+    found = unpack_vectors(packed, dimension)
     assert np.allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
     assert np.abs(_over_largest(found) - _over_largest(given)).max() <= 0.51 / 383
-    assert (vectors.at_least_zero(packed) == (found >= 0)).all()
+    assert (vector_signs(packed) == (found >= 0)).all()
 
 
 def test_a_vector_of_nothing_stays_nothing() -> None:
-    (packed,) = vectors.pack(np.zeros((1, 3), np.float32))
-    assert vectors.unpack([packed], 3).tolist() == [[0, 0, 0]]
+    (packed,) = pack_vectors(np.zeros((1, 3), np.float32))
+    assert unpack_vectors([packed], 3).tolist() == [[0, 0, 0]]
 
 
 def test_a_vector_takes_a_byte_and_a_fifth_for_each_component() -> None:
-    assert [vectors.size(dimension) for dimension in (1, 2, 3, 5, 6, 384)] == [2, 3, 4, 6, 8, 461]
+    assert [vector_size(dimension) for dimension in (1, 2, 3, 5, 6, 384)] == [2, 3, 4, 6, 8, 461]
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 5, 384])
 def test_a_vector_that_is_cut_short_is_refused(dimension: int) -> None:
-    one, other = vectors.pack(_made(2, dimension))
+    one, other = pack_vectors(_made(2, dimension))
     with pytest.raises(ValueError, match="reshape"):
-        vectors.unpack([one, other[:-1]], dimension)
+        unpack_vectors([one, other[:-1]], dimension)
 
 
 @given(st.lists(COUNTS, max_size=5))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from octopus_memory import EpisodicRetentionPolicy, InvalidSetting, RetentionCounts
-from octopus_memory.adapters.schedules.cron import CronSchedule
+from octopus_memory.adapters.schedules import CronSchedule
 from octopus_memory.domain.retention import (
     AgentRetention,
     RetentionReport,

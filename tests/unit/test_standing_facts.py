@@ -18,7 +18,7 @@ from octopus_memory.adapters.summarizers.standing import rules
 from octopus_memory.domain.episode import Turn
 from octopus_memory.domain.facts import FACT_LIMIT, MOST_FACTS_OF_EPISODE, FoundFact
 from octopus_memory.domain.message import Message
-from octopus_memory.domain.search.stopwords import STOPWORDS
+from octopus_memory.domain.search.languages import STOPWORDS
 from octopus_memory.domain.slots import SLOTS
 
 

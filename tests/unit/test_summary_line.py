@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from octopus_memory.domain.block.one_line import one_line, split_sentences
+from octopus_memory.domain.block.passages import one_line, split_sentences
 
 
 def test_a_short_summary_is_whole():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from octopus_memory.domain.search import told
+from octopus_memory.domain.search.row_format import day_number, pack_told, told_overlaps
 from octopus_memory.domain.search.temporal import (
     DateWindow,
     Order,
@@ -146,7 +146,7 @@ def test_closeness_is_full_inside_and_some_for_ten_days_after() -> None:
     # "Yesterday" on 8 May tells of 7 May, "next week" of another time.
     on_the_8th = np.array([int(day(2023, 5, 8).timestamp()) * 1_000_000] * 2)
     packed = [
-        told.pack(told_spans(said, day(2023, 5, 8)))
+        pack_told(told_spans(said, day(2023, 5, 8)))
         for said in ("We went yesterday.", "We go next week.")
     ]
     assert window.closeness(on_the_8th, np.array(packed)).tolist() == [1, 0]
@@ -203,10 +203,10 @@ def test_a_turn_tells_of_a_time(said: str, days: list[tuple[datetime, datetime]]
 
 def test_told_times_are_packed_and_found_again() -> None:
     spans = [(day(2024, 3, 4), day(2024, 3, 11)), (day(2025, 1, 1), day(2026, 1, 1))]
-    packed = np.array([0, told.pack(spans), told.pack(spans[:1])])
+    packed = np.array([0, pack_told(spans), pack_told(spans[:1])])
 
     def found(first: datetime, last: datetime) -> list[bool]:
-        return told.overlaps(packed, [(told.day(first), told.day(last))]).tolist()
+        return told_overlaps(packed, [(day_number(first), day_number(last))]).tolist()
 
     assert found(day(2024, 3, 10), day(2024, 3, 20)) == [False, True, True]
     assert found(day(2024, 3, 11), day(2024, 3, 20)) == [False, False, False]
@@ -215,8 +215,8 @@ def test_told_times_are_packed_and_found_again() -> None:
 
 def test_times_that_do_not_fit_are_left_out() -> None:
     years = [(day(1962, 1, 1), day(1963, 1, 1)), (day(2000, 1, 1), day(2020, 1, 1))]
-    assert told.pack(years) == 0
-    assert told.pack([(day(2020, 1, i), day(2020, 1, i + 1)) for i in range(1, 9)]) < 2**63
+    assert pack_told(years) == 0
+    assert pack_told([(day(2020, 1, i), day(2020, 1, i + 1)) for i in range(1, 9)]) < 2**63
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
 from octopus_memory.domain.episode import Scope
 from octopus_memory.domain.errors import InvalidSetting
-from octopus_memory.domain.search.term_hashing import TermHasher
+from octopus_memory.domain.search.row_format import TermHasher
 from octopus_memory.domain.search.terms import (
     LENGTH_SHIFT,
     TEXT_CAP,

@@ -10,8 +10,8 @@ from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
 from octopus_memory.adapters.embedders.minilm import MiniLMEmbedder
 from octopus_memory.domain.search.languages import Reading
 from octopus_memory.domain.search.query import QueryPlan, plan_query
+from octopus_memory.domain.search.row_format import TermHasher
 from octopus_memory.domain.search.temporal import Order, session_cue, told_spans
-from octopus_memory.domain.search.term_hashing import TermHasher
 from octopus_memory.domain.search.terms import Flag, turn_flags
 from octopus_memory.domain.search.time_phrases import in_english, times_in_english
 

@@ -14,9 +14,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
-from octopus_memory.adapters.tokens.approximate import ApproximateCounter
-from octopus_memory.adapters.tokens.tiktoken import TiktokenCounter
-from octopus_memory.adapters.tokens.tokenizer import TokenizerCounter
+from octopus_memory.adapters.tokens import ApproximateCounter, TiktokenCounter, TokenizerCounter
 from octopus_memory.domain.errors import InvalidSetting, MissingExtra
 from octopus_memory.domain.message import Message, message_tokens
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from octopus_memory import ToolResultWithoutCall
-from octopus_memory.domain import tool_calls
-from octopus_memory.domain.message import Message
+from octopus_memory.domain.message import Message, check_tool_results, open_calls
 
 
 class CountingBody(dict[str, Any]):
@@ -34,10 +33,8 @@ def _reads_of(count: int) -> int:
     ids = [f"c{number}" for number in range(count)]
     asked: list[set[str]] = []
     CountingBody.reads = 0
-    tool_calls.check_results([_call(*ids), *map(_result, ids)], lambda _: set())
-    tool_calls.check_results(
-        [_result(each) for each in ids], lambda some: asked.append(some) or some
-    )
+    check_tool_results([_call(*ids), *map(_result, ids)], lambda _: set())
+    check_tool_results([_result(each) for each in ids], lambda some: asked.append(some) or some)
     assert asked == [set(ids)]
     return CountingBody.reads
 
@@ -62,12 +59,12 @@ def test_a_result_needs_a_call_that_is_open(
     messages: list[Message], open_before: set[str], refused: int | None
 ):
     if refused is None:
-        tool_calls.check_results(messages, lambda some: some & open_before)
+        check_tool_results(messages, lambda some: some & open_before)
         return
     with pytest.raises(ToolResultWithoutCall, match=rf"messages\[{refused}\]"):
-        tool_calls.check_results(messages, lambda some: some & open_before)
+        check_tool_results(messages, lambda some: some & open_before)
 
 
 def test_the_last_mention_says_whether_a_call_is_open():
     said = [_call("a", "b"), _result("a"), _call("c"), _result("c"), _call("c")]
-    assert tool_calls.calls(said) == {"a": False, "b": True, "c": True}
+    assert open_calls(said) == {"a": False, "b": True, "c": True}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -14,7 +15,7 @@ from .errors import EpisodeNotFound, FactNotFound, InvalidInput, InvalidMessage,
 from .facts import Fact, FactKind, check_kind
 from .forms import check_given, is_opaque, parts_of
 from .ids import as_id, new_id
-from .message import DEEPEST, Json, Message, MessageLike, is_deep, parse_message
+from .message import DEEPEST, Json, Message, MessageLike, Role, is_deep, parse_message
 from .own_words import is_own, without_own_words
 from .policy import MOST_RECALLED
 
@@ -306,3 +307,55 @@ def turn_choice(ids: Sequence[Turn | UUID | str] | None, last: int | None) -> fr
     if None in found:
         raise InvalidInput(f"ids[{found.index(None)}]", "must be the id of a turn")
     return frozenset(each for each in found if each is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallFilters:
+    """Conditions that a turn must meet, all of them; None for no condition."""
+
+    roles: frozenset[Role] | None = None
+    sessions: frozenset[str] | None = None
+    metadata: Mapping[str, Json] | None = None
+    """Keys and values that the turn's session must have in its metadata."""
+
+    @property
+    def by_session(self) -> bool:
+        return self.sessions is not None or bool(self.metadata)
+
+
+NO_FILTERS = RecallFilters()
+
+
+def filters_of(
+    *,
+    roles: Collection[Role | str] | None,
+    sessions: Collection[str] | None,
+    metadata: Mapping[str, Json] | None,
+) -> RecallFilters:
+    """Check what a caller gives.
+
+    :raises InvalidInput: naming the field
+    """
+    check_metadata(metadata)
+    for field, given in (("roles", roles), ("sessions", sessions)):
+        if given is not None and (isinstance(given, str) or not isinstance(given, Collection)):
+            raise InvalidInput(field, "must be a list")
+    return RecallFilters(
+        roles=None if roles is None else frozenset(map(_role, roles)),
+        sessions=None
+        if sessions is None
+        else frozenset(check_name(f"sessions[{i}]", name) for i, name in enumerate(sessions)),
+        metadata=metadata,
+    )
+
+
+def has_all(metadata: Mapping[str, Json], wanted: Mapping[str, Json]) -> bool:
+    """Return True if metadata has every key of `wanted`, with an equal value."""
+    return all(key in metadata and metadata[key] == value for key, value in wanted.items())
+
+
+def _role(given: Role | str) -> Role:
+    try:
+        return Role(given)
+    except ValueError as error:
+        raise InvalidInput("roles", f"must be of {', '.join(Role)}") from error

@@ -1,12 +1,12 @@
-"""Core values: scope, session, episode, turn, and the results of recall."""
+"""Core values: scope, session, episode, turn, the results of recall, pages and counts of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar
 from uuid import UUID
 
 from .errors import InvalidInput
@@ -14,6 +14,7 @@ from .message import Json, Message, Role, ToolCall
 
 if TYPE_CHECKING:
     from .facts import FoundFact
+
 
 MOST_FACTS = 100
 SUMMARY_LIMIT = 2_000
@@ -303,3 +304,63 @@ def check_time(field_name: str, value: datetime) -> datetime:
         return value.astimezone(UTC)
     except OverflowError as error:
         raise InvalidInput(field_name, "is out of range as UTC") from error
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[T]):
+    items: tuple[T, ...]
+    total_count: int
+    page: int
+    page_size: int
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantOverview:
+    """A tenant, and how many users with an agent each it has."""
+
+    tenant: str
+    scopes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeOverview:
+    """Counts of one user with one agent. Deleted episodes are not among them."""
+
+    scope: Scope
+    episodes: int = 0
+    open_episodes: int = 0
+    archived_episodes: int = 0
+    messages: int = 0
+    tokens: int = 0
+    """Tokens of the messages, as counted when they were stored."""
+    facts: int = 0
+    last_message_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeSearch:
+    """A page of a search over the ids of users and agents."""
+
+    found: tuple[ScopeOverview, ...]
+    reached: Scope | None
+    """Scope to continue after; None if the search read the whole tenant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSearch:
+    """Turns that a search across users found, the most relevant first."""
+
+    found: tuple[tuple[Scope, TurnHit], ...]
+    searched: int
+    """Number of users with an agent each that were searched."""
+    reached: Scope | None
+    """Scope to continue after; None if the search reached the tenant's last."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
-from .search.stopwords import STOPWORDS
+from .search.languages import STOPWORDS
 from .search.terms import bare, fold, fold_case, has_unspaced, words_in
 
 _FILLER_LIST = """

@@ -1,14 +1,14 @@
-"""Messages in the chat-completion format: validation, text and token count."""
+"""Messages in the chat-completion format: validation, text, token count, tool calls."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from .errors import InvalidMessage, MessageTooLarge
+from .errors import InvalidMessage, MessageTooLarge, ToolResultWithoutCall
 
 Json: TypeAlias = Any
 """A plain JSON value: None, bool, int, float, str, list or dict with text keys."""
@@ -330,3 +330,44 @@ def _is_id(value: Json) -> bool:
 def _shown(value: object) -> str:
     # A caller may pass message text as a role by mistake: never echo it whole.
     return repr(value[:20]) if isinstance(value, str) else type(value).__name__
+
+
+def check_tool_results(
+    messages: Sequence[Message], open_before: Callable[[set[str]], set[str]]
+) -> None:
+    """Check that every bare tool result answers an open call.
+
+    `open_before` returns which of some calls are open in the episode before these messages. It is
+    called at most once, because reading an episode for each result would take quadratic time.
+    """
+    state: dict[str, bool] = {}
+    unknown: dict[str, int] = {}
+    refused: list[int] = []
+    for i, message in enumerate(messages):
+        if message.role is Role.TOOL and message.tool_call is None:
+            call_id = message.body["tool_call_id"]
+            if call_id not in state:
+                unknown[call_id] = i
+            elif not state[call_id]:
+                refused.append(i)
+        state.update(_mentions(message))
+    if unknown:
+        found = open_before(set(unknown))
+        refused += [i for call_id, i in unknown.items() if call_id not in found]
+    if refused:
+        raise ToolResultWithoutCall(
+            f"messages[{min(refused)}].tool_call_id",
+            "names no open call of this episode: add the assistant message with its "
+            "tool_calls first, or give function_name and arguments with the result",
+        )
+
+
+def open_calls(messages: Iterable[Message]) -> dict[str, bool]:
+    """Return the ids of the calls that the messages mention: True for a call still open."""
+    return {call_id: is_open for message in messages for call_id, is_open in _mentions(message)}
+
+
+def _mentions(message: Message) -> list[tuple[str, bool]]:
+    if message.role is Role.TOOL:
+        return [(message.body["tool_call_id"], False)]
+    return [(request["id"], True) for request in message.requests]

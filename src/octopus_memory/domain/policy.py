@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Self
 
@@ -316,3 +317,24 @@ def _check_above_zero(config: object, part: str, *names: str) -> None:
     for name in names:
         if not getattr(config, name) > 0:
             raise InvalidSetting(f"{part}.{name}", "must be above zero")
+
+
+def has_expired(
+    *, started_at: datetime, last_seen_at: datetime, at: datetime, config: SessionConfig
+) -> bool:
+    """True if the episode was idle or open for longer than its agent allows.
+
+    All times must be message times, or all must be clock times.
+    """
+    idle = at - last_seen_at > timedelta(minutes=config.idle_timeout_minutes)
+    return idle or at - started_at > timedelta(hours=config.max_session_hours)
+
+
+def end_time(*, last_message_at: datetime, now: datetime, config: SessionConfig) -> datetime:
+    """End of an episode that is closed now without an explicit time.
+
+    If the last message is older than the idle timeout, the conversation is imported history, and
+    ended with that message.
+    """
+    live = abs(now - last_message_at) <= timedelta(minutes=config.idle_timeout_minutes)
+    return now if live else last_message_at

@@ -23,8 +23,7 @@ from ..domain.facts import (
 from ..domain.ids import new_id
 from . import sharing
 from .core import audit
-from .core.found_facts import cut, guarded_slot
-from .core.pii_guard import Guard
+from .core.pii_guard import Guard, cut, guarded_slot
 from .core.runtime import Runtime
 from .write import index_turns
 from .write.settings_retry import retry_on_settings_change

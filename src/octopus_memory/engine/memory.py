@@ -14,8 +14,8 @@ from uuid import UUID
 from ..domain.checks import check_limit
 from ..domain.episode import Scope, check_name
 from ..domain.errors import MemoryClosed, StoreCorrupt, StoreError
+from ..domain.facts import TENANT_SETTINGS
 from ..domain.policy import ConfigPart, MemoryConfig
-from ..domain.sharing import TENANT_SETTINGS
 from . import worker
 from .core import leases
 from .core.runtime import Runtime
@@ -25,16 +25,16 @@ from .work.pending import PendingReport
 
 if TYPE_CHECKING:
     from ..domain.audit import AuditCheck, AuditEntry
-    from ..domain.overview import TenantOverview
+    from ..domain.episode import TenantOverview
     from ..domain.retention import RetentionReport
     from ..ports.admin import StoreState, StoreStats
     from ..ports.recall_rows import Backlog, WorkKind
     from .core.counts import Counts
     from .inspection import Inspection
     from .privacy.api_keys import ApiKeys
-    from .retention.job import Progress
+    from .retention import Progress
     from .tenant import MemoryTenant
-    from .work.mirror_verify import MemoryMirror
+    from .work.mirror import MemoryMirror
     from .worker import WorkerState
 
 log = logging.getLogger(__name__)
@@ -163,7 +163,7 @@ class Memory:
         actor: str = "library",
     ) -> RetentionReport:
         """Archive, delete and purge the episodes that are due: see `MemoryRetentionJob.run`."""
-        from .retention.job import MemoryRetentionJob
+        from .retention import MemoryRetentionJob
 
         if not dry_run:
             leases.release_dead_leases(self.runtime)
@@ -173,7 +173,7 @@ class Memory:
 
     def next_retention(self) -> datetime | None:
         """Return the time of the next scheduled retention run; None if there is no schedule."""
-        from .retention.job import next_run
+        from .retention import next_run
 
         return next_run(self.runtime)
 
@@ -249,7 +249,7 @@ class Memory:
     @property
     def mirror(self) -> MemoryMirror:
         """The copy of the vectors that a remote index keeps."""
-        from .work.mirror_verify import MemoryMirror
+        from .work.mirror import MemoryMirror
 
         return MemoryMirror(self.runtime)
 

@@ -15,6 +15,7 @@ from ..domain.checks import (
     check_limit,
     check_place,
     episode_id_of,
+    filters_of,
     left_out_session,
     message_of,
     offset_of,
@@ -33,7 +34,6 @@ from ..domain.episode import (
 from ..domain.errors import EpisodeNotFound, InvalidInput, SessionNotFound
 from ..domain.ids import as_id
 from ..domain.message import Json, MessageLike, Role
-from ..domain.search.filters import filters_of
 from ..ports.values import EpisodeQuery
 from . import facts
 from .core.counts import Rate, counted
@@ -45,11 +45,11 @@ from .write import close, remember, target
 if TYPE_CHECKING:
     from ..domain.block.block import TokenCount
     from ..domain.context import MemoryContext
+    from ..domain.episode import Page
     from ..domain.erasure import EraseReceipt
     from ..domain.facts import Fact, FactKind
     from ..domain.forget import ForgetPreview, ForgetReceipt
     from ..domain.ledger import EpisodeUses, Injection
-    from ..domain.page import Page
     from ..domain.replay import EpisodeReplay, SessionReplay
     from .memory import Memory
 
@@ -272,7 +272,7 @@ class MemoryScope(ScopeCalls):
             return found
 
     def sessions(self, page: int = 1, page_size: int = 20) -> Page[Session]:
-        from ..domain.page import Page
+        from ..domain.episode import Page
 
         first = offset_of(page, page_size)
         with self._reading("sessions") as runtime:
@@ -285,7 +285,7 @@ class MemoryScope(ScopeCalls):
     def episodes(
         self, page: int = 1, page_size: int = 20, *, include_archived: bool = True
     ) -> Page[Episode]:
-        from ..domain.page import Page
+        from ..domain.episode import Page
 
         wanted = EpisodeQuery(
             of=self.scope,
@@ -306,7 +306,7 @@ class MemoryScope(ScopeCalls):
             return EpisodeReplay(episode=episode, turns=tuple(turns))
 
     def delete(self, episode_id: Episode | UUID | str, *, actor: str | None = None) -> None:
-        from .retention.restore import delete
+        from .holds import delete
 
         delete(self._runtime, self.scope, episode_id, actor=actor or self._actor)
 
@@ -315,7 +315,7 @@ class MemoryScope(ScopeCalls):
             return runtime.store.list_episodes(EpisodeQuery(of=self.scope, deleted=True))[0]
 
     def restore(self, episode_id: Episode | UUID | str, *, actor: str | None = None) -> Episode:
-        from .retention.restore import restore
+        from .holds import restore
 
         restored = restore(self._runtime, self.scope, episode_id, actor=actor or self._actor)
         self._memory.wake()
@@ -439,9 +439,9 @@ class MemoryScope(ScopeCalls):
         physical: bool = False,
         actor: str | None = None,
     ) -> list[Turn]:
-        from .privacy import remove_turns
+        from .privacy import stored_turns
 
-        removed = remove_turns.remove_turns(
+        removed = stored_turns.remove_turns(
             self._runtime,
             self.scope,
             session_id,

@@ -12,8 +12,7 @@ from datetime import datetime
 
 from ..domain.episode import Scope
 from ..domain.errors import SettingsChanged
-from ..domain.facts import Fact, FactKind, current
-from ..domain.sharing import SHARE_FACTS, TENANT_SETTINGS, FactSharing
+from ..domain.facts import SHARE_FACTS, TENANT_SETTINGS, Fact, FactKind, FactSharing, current
 from .core import audit
 from .core.runtime import Runtime
 

@@ -9,28 +9,24 @@ from uuid import UUID
 
 from ..domain.audit import AuditCheck, AuditEntry, AuditHead
 from ..domain.checks import check_limit, episode_id_of
-from ..domain.episode import Episode, Scope, TurnHit, check_name
+from ..domain.episode import Episode, Page, Scope, TurnHit, TurnSearch, check_name
 from ..domain.erasure import EraseProgress, EraseReceipt, Subject
-from ..domain.facts import FactKind
+from ..domain.facts import FactKind, FactSharing
 from ..domain.ids import as_id
-from ..domain.overview import TurnSearch
-from ..domain.page import Page
 from ..domain.policy import EpisodicRetentionPolicy
 from ..domain.retention import Hold, RetentionCounts
-from ..domain.sharing import FactSharing
 from ..domain.transfer.export_format import LONGEST_PART, ImportReport
 from ..ports.values import EpisodeQuery, TenantScopes
-from . import sharing
+from . import holds, retention, sharing
 from .core import audit
 from .core.runtime import Runtime
 from .privacy import erasure, scrub
 from .privacy.scrub import Progress, ScrubReport
-from .retention import holds, preview
 from .scope import MemoryScope
 from .transfer import export, importer
 
 if TYPE_CHECKING:
-    from ..domain.overview import ScopeOverview, ScopeSearch
+    from ..domain.episode import ScopeOverview, ScopeSearch
     from ..ports.privacy import Trace
     from .memory import Memory
 
@@ -206,7 +202,7 @@ class MemoryTenant:
 
     def preview_retention(self, agent: str, policy: EpisodicRetentionPolicy) -> RetentionCounts:
         """Count what the next run would do to an agent's ended episodes under a policy."""
-        return preview.preview(self._runtime, self.tenant, check_name("agent", agent), policy)
+        return retention.preview(self._runtime, self.tenant, check_name("agent", agent), policy)
 
     def holds(self) -> list[Hold]:
         """Return the holds in force, oldest first."""

@@ -51,13 +51,13 @@ def _where(error: Exception) -> str:
 
 def run_pending(runtime: Runtime, worker_id: str) -> PendingReport:
     """Do all work that can be claimed now: time-outs, summaries, vectors, unfinished erasures."""
-    from .privacy import erasure, own_words
+    from .privacy import erasure, stored_turns
 
     runtime.check_for_removals()
     # Feed the mirror first, so that receipts of erasures see it without the erased rows.
     fed = mirror.feed(runtime, worker_id, look=False)
     erasure.finish(runtime)
-    own_words.remove_own_words(runtime)
+    stored_turns.remove_own_words(runtime)
     timed_out = pending.close_idle(runtime)
     summarized = pending.summarize_pending(runtime, worker_id)
     embedded = 0
@@ -189,10 +189,10 @@ class BackgroundWorker:
             if whole:
                 leases.release_dead_leases(self._runtime)
                 pending.close_idle(self._runtime, between=self._end_if_stopped)
-                from .privacy import erasure, own_words
+                from .privacy import erasure, stored_turns
 
                 erasure.finish(self._runtime, younger_than=_STILL_ERASING)
-                own_words.remove_own_words(self._runtime, go_on=self._goes_on)
+                stored_turns.remove_own_words(self._runtime, go_on=self._goes_on)
             # Stop at the first batch that is not full, so that new texts can gather: writers wait
             # for each batch.
             while not self._stopped and pending.embed_batch(self._runtime, self._worker_id).is_full:
@@ -202,9 +202,9 @@ class BackgroundWorker:
                 pending.summarize_pending(self._runtime, self._worker_id, go_on=self._has_time)
             if whole and not self._stopped:
                 pending.resolve_times(self._runtime, self._worker_id)
-                from .retention import job
+                from . import retention
 
-                job.run_if_due(self._runtime, self._worker_id, self._between_batches)
+                retention.run_if_due(self._runtime, self._worker_id, self._between_batches)
         except _Stopped:
             pass
         except OctopusError as error:

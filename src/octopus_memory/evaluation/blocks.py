@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..adapters.tokens.approximate import ApproximateCounter
+from ..adapters.tokens import ApproximateCounter
 from ..domain.errors import InvalidInput
 from .baselines import Dense, Recency, Scorer
 from .conversation import BenchTurn, Conversation

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ..adapters.tokens.approximate import ApproximateCounter
+from ..adapters.tokens import ApproximateCounter
 from ..domain.policy import ArchiveMode, EpisodicRetentionPolicy, MemoryConfig
 from ..engine.scope import MemoryScope
 from ..wiring import EpisodicMemory

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..domain.block.recalled import recalled
+from ..domain.block.layout import recalled
 from ..domain.episode import Turn, TurnHit
 from ..domain.errors import MissingExtra
 from ..domain.message import AS_GIVEN, Json

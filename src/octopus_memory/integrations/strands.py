@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from ..aio import AsyncMemoryScope
-from ..domain.block.recalled import recalled
+from ..domain.block.layout import recalled
 from ..domain.episode import Turn
 from ..domain.errors import MissingExtra
 from ..domain.message import Json, as_text

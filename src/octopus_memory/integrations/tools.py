@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
-from ..domain.block.layout import fenced
-from ..domain.block.recalled import forget_list, forgotten_line, recalled
+from ..domain.block.layout import fenced, forget_list, forgotten_line, recalled
 from ..domain.message import Json
 from ..domain.own_words import FORGET_TOOL, RECALL_TOOL
 from .twins import Steps, arun, ask, run

@@ -14,8 +14,8 @@ from .recall_rows import Backlog, WorkKind
 
 if TYPE_CHECKING:
     from ..domain.audit import AuditDraft
+    from ..domain.episode import ScopeSearch, TenantOverview
     from ..domain.identity import ApiKey
-    from ..domain.overview import ScopeSearch, TenantOverview
 
 
 class StoreState(NamedTuple):

@@ -14,6 +14,7 @@ from ..domain.episode import (
     EndReason,
     Episode,
     EpisodeSnippet,
+    Page,
     Scope,
     Session,
     SessionStatus,
@@ -25,7 +26,6 @@ from ..domain.erasure import EraseReceipt
 from ..domain.facts import Fact, FactKind, FactOrigin
 from ..domain.forget import ForgetItem, ForgetPreview
 from ..domain.message import Message, Role
-from ..domain.page import Page
 from ..domain.replay import EpisodeReplay, SessionReplay
 from .problems import not_ours
 

@@ -10,6 +10,7 @@ from ..domain.checks import (
     ParsedTurns,
     Times,
     episode_id_of,
+    filters_of,
     listed,
     message_of,
     parse_messages,
@@ -19,7 +20,6 @@ from ..domain.episode import Episode, check_time
 from ..domain.errors import InvalidInput
 from ..domain.message import Json, Message, MessageLike, Role
 from ..domain.policy import LARGEST_MESSAGE
-from ..domain.search.filters import filters_of
 
 NEVER = datetime.max.replace(tzinfo=UTC)
 

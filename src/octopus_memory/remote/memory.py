@@ -24,6 +24,7 @@ from ..domain.episode import (
     EndReason,
     Episode,
     EpisodeSnippet,
+    Page,
     Scope,
     Session,
     Turn,
@@ -34,7 +35,6 @@ from ..domain.erasure import EraseReceipt
 from ..domain.errors import EpisodeClosed, EpisodeNotFound, InvalidInput
 from ..domain.ids import as_id
 from ..domain.message import Json, MessageLike, Role
-from ..domain.page import Page
 from ..domain.policy import ConfigPart, MemoryConfig
 from ..domain.replay import EpisodeReplay, SessionReplay
 from ..episode_block import EpisodeInHand

@@ -19,7 +19,7 @@ from ..domain.errors import EmbedderFailed, SummarizerFailed
 from ..domain.facts import Fact, FactKind, FoundFact, check_slot
 from ..domain.ids import new_id
 from ..domain.message import Json, Message
-from ..domain.search.term_hashing import TermHasher
+from ..domain.search.row_format import TermHasher
 from ..domain.search.terms import turn_flags, words
 from ..ports.models import Embedder
 from ..ports.values import Append, Closing, Idempotency, Lexical, NewSummary, NewTurn, Target

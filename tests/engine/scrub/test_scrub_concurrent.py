@@ -15,7 +15,7 @@ from octopus_memory import (
 )
 from octopus_memory.domain.episode import Summary, Turn
 from octopus_memory.domain.errors import EpisodeChanged
-from octopus_memory.domain.search import vectors
+from octopus_memory.domain.search.row_format import dimension_of, pack_vectors, unpack_vectors
 from octopus_memory.testing import FakeSummarizer, FixedClock
 from tests.support.qdrant_server import QdrantServer
 from tests.support.scrub_dialogue import KETTLE, TALK, left, open_memory, shown, texts
@@ -134,7 +134,7 @@ def test_a_remote_copy_drops_the_old_vectors(
             held = mirror.vectors(model, state.scope_id, seqs)
             for row in rows:
                 assert row.vector is not None
-                kept = vectors.unpack([row.vector], vectors.dimension_of(row.vector))[0]
+                kept = unpack_vectors([row.vector], dimension_of(row.vector))[0]
                 assert float(kept @ held[row.seq]) > 0.999
             assert scope.recall("kettle leaks", limit=1)[0].turns[0].text == KETTLE
 
@@ -166,7 +166,7 @@ def test_a_vector_computed_from_the_old_text_is_discarded(path: Path, clock: Fix
         memory.flush()
         [row] = memory.runtime.store.recall_rows(scope.scope, after=0)[1]
         expected = slow.embed(["My card is [CREDIT_CARD], as I said."])
-        assert row.vector == vectors.pack(expected)[0]
+        assert row.vector == pack_vectors(expected)[0]
 
 
 class Echo(FakeSummarizer):

@@ -12,7 +12,7 @@ from octopus_memory import (
     PrivacyConfig,
 )
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
-from octopus_memory.domain.search import vectors
+from octopus_memory.domain.search.row_format import pack_vectors
 from octopus_memory.domain.search.terms import passage
 from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.ports.values import SUMMARY_ORDINAL
@@ -43,7 +43,7 @@ def test_recall_finds_by_the_new_words_and_by_meaning(memory: EpisodicMemory):
         else:
             said = turns[row.ordinal].text
             text = passage(said, previous=turns[row.ordinal - 1].text if row.ordinal else None)
-        assert row.vector == vectors.pack(embedder.embed([text]))[0]
+        assert row.vector == pack_vectors(embedder.embed([text]))[0]
     [found] = scope.recall("credit card", limit=1)
     assert "[CREDIT_CARD]" in found.turns[0].text
 

@@ -12,7 +12,7 @@ from qdrant_client import models
 
 from octopus_memory import EpisodicMemory, MemoryScope
 from octopus_memory.engine.core import leases
-from octopus_memory.engine.work import mirror_verify
+from octopus_memory.engine.work import mirror
 from octopus_memory.testing import FixedClock
 from tests.support.qdrant_memory import tell
 from tests.support.qdrant_server import QdrantServer
@@ -27,8 +27,8 @@ class TestDrift:
         tell(memory.scope(user="ben"), said="The ladder stands in the shed.")
         memory.run_pending()
 
-    def verify(self, memory: EpisodicMemory, **named: Any) -> mirror_verify.IndexReport:
-        return mirror_verify.verify(memory.runtime, leases.new_worker_id(), **named)
+    def verify(self, memory: EpisodicMemory, **named: Any) -> mirror.IndexReport:
+        return mirror.verify(memory.runtime, leases.new_worker_id(), **named)
 
     def assert_mended(self, memory: EpisodicMemory, server: QdrantServer) -> None:
         assert self.verify(memory, repair=True).repaired
@@ -74,7 +74,7 @@ class TestDrift:
     def test_a_rebuild_removes_drift(self, memory: EpisodicMemory, server: QdrantServer) -> None:
         [name] = server.collections()
         server.client.upsert(name, [_moved(server.points()[0], 4_321, 99)])
-        report = mirror_verify.rebuild(memory.runtime, leases.new_worker_id())
+        report = mirror.rebuild(memory.runtime, leases.new_worker_id())
         assert report.is_true
         assert report.rows == len(server.points()) == 6
 
@@ -102,9 +102,7 @@ def test_the_exact_index_has_nothing_to_compare(tmp_path: Path, clock: FixedCloc
     with EpisodicMemory.open(url, embedder="hashing", clock=clock, background=False) as memory:
         tell(memory.scope(user="ana"))
         memory.run_pending()
-        report = mirror_verify.verify(memory.runtime, "me")
-        assert dataclasses.replace(report, model="") == mirror_verify.IndexReport(
-            index="exact", model=""
-        )
+        report = mirror.verify(memory.runtime, "me")
+        assert dataclasses.replace(report, model="") == mirror.IndexReport(index="exact", model="")
         assert memory.runtime.index.count_mirrored([1]) == 0
-        assert mirror_verify.rebuild(memory.runtime, "me").is_true
+        assert mirror.rebuild(memory.runtime, "me").is_true

@@ -2,16 +2,25 @@
 
 They are listed by concept in `concepts.txt`, which was written for Octopus. German compounds are
 also split here, because the same list tells which parts are words.
+
+Related English words, looked up in a precomputed table.
+
+`scripts/build_related_words.py` builds the table with the built-in embedding model, from the words
+that are single tokens of the model.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Self
 
-from ...domain.search.chinese import characters
+import numpy as np
+from numpy.typing import NDArray
+
+from ...domain.search.languages import characters
 from ...domain.search.terms import fold_case
 
 _FILE = Path(__file__).parent / "concepts.txt"
@@ -165,3 +174,37 @@ def _pieces(words: list[str]) -> list[str]:
 def _add(found: dict[str, float], more: Iterator[tuple[str, float]] | Related) -> None:
     for term, nearness in more:
         found[term] = max(found.get(term, 0.0), nearness)
+
+
+_TABLE = Path(__file__).parent / "related-english.npy"
+_NEARNESS = [weight / 255 for weight in range(256)]
+"""Similarity by weight in the table; weight 0 is padding at the end of a row."""
+
+
+class RelatedWords:
+    """Maps stems to the most similar stems."""
+
+    def __init__(self, table: NDArray[np.void]) -> None:
+        """`table` has one row per stem, in their order."""
+        self._table = table
+        self._stems: NDArray[np.bytes_] = table["stem"]
+        self.of = lru_cache(maxsize=_CACHED)(self._of)
+
+    def _of(self, stem: str) -> tuple[tuple[str, float], ...]:
+        """Related stems with their similarity, 0 to 1, most similar first; empty if unknown."""
+        known = stem.encode("ascii", "replace")
+        # `np.searchsorted` would copy all stems for each look-up.
+        at = bisect_left(self._stems, known)
+        if self._stems[at : at + 1].tolist() != [known]:
+            return ()
+        row = self._table[at]
+        words = map(bytes.decode, self._stems[row["nearest"]].tolist())
+        weights = filter(None, row["weights"].tolist())
+        return tuple(zip(words, map(_NEARNESS.__getitem__, weights), strict=False))
+
+
+@cache
+def english() -> RelatedWords:
+    """The table of the package data, opened on first use."""
+    # Memory-mapped: only rows that are looked up are read.
+    return RelatedWords(np.asarray(np.load(_TABLE, mmap_mode="r")))

@@ -15,12 +15,11 @@ from functools import cache, lru_cache, partial
 import Stemmer
 
 from ...domain.errors import InvalidSetting
-from ...domain.memo import WordMemo
 from ...domain.search import languages
-from ...domain.search.chinese import characters, pieces_sought
-from ...domain.search.stopwords import STOPWORDS
+from ...domain.search.languages import STOPWORDS, characters, pieces_sought
 from ...domain.search.terms import (
     TEXT_CAP,
+    WordMemo,
     bare,
     fold,
     fold_case,
@@ -28,7 +27,7 @@ from ...domain.search.terms import (
     pieces,
     words_in,
 )
-from . import related as related_words
+from . import concepts as related_words
 from .concepts import Concepts
 
 _CACHED_WORDS = 50_000

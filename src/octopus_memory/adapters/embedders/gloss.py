@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 import Stemmer
 
-from ...domain.search.chinese import is_chinese
-from ...domain.search.languages import CHINESE, OTHER, evidence, guess, is_latin
+from ...domain.search.languages import CHINESE, OTHER, evidence, guess, is_chinese, is_latin
 from ...domain.search.terms import fold_case
 
 LANGUAGES = frozenset(("german", "french", "spanish", CHINESE))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.episode import Scope
-from ...domain.search import vectors
+from ...domain.search.row_format import pack_vectors
 from ...ports.index import AskProbe
 from ...ports.recall_rows import RecallRows, RecallState, Work
 from .cached_index import CachedIndex
@@ -39,7 +39,7 @@ class ExactIndex(CachedIndex[ExactView]):
     def _partial_view(
         self, scope: Scope, state: RecallState, model: str, ask: AskProbe
     ) -> ExactView | None:
-        from .sketch_search import search_sketch
+        from .sketch import search_sketch
 
         sketch = self._sketch(scope, state, model)
         if sketch is None:
@@ -68,5 +68,5 @@ def _make_view(
 
 def pack(done: Sequence[tuple[Work, NDArray[np.float32]]]) -> list[tuple[Work, bytes]]:
     """Work items with their vectors in the store's format."""
-    packed = vectors.pack(np.stack([vector for _, vector in done])) if done else []
+    packed = pack_vectors(np.stack([vector for _, vector in done])) if done else []
     return [(work, vector) for (work, _), vector in zip(done, packed, strict=True)]

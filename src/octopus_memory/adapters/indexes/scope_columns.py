@@ -1,22 +1,148 @@
-"""A scope's recall rows as numpy columns, appended block by block in the order of their `seq`."""
+"""A scope's recall rows as numpy columns that grow block by block, and their sort order."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from ...domain.search import term_hashing, vectors
+from ...domain.search import row_format
 from ...domain.search.features import SUMMARY
+from ...domain.search.row_format import dimension_of, unpack_vectors
 from ...domain.search.term_lists import Layers, with_rows
 from ...domain.search.terms import Flag
 from ...ports.recall_rows import RecallBlock
 from ...ports.values import SUMMARY_ORDINAL
-from .array_buffer import GrowingArray
-from .row_order import RowOrder
+
+D = TypeVar("D", bound=np.generic)
+_MIN_SPARE = 32
+
+
+class GrowingArray(Generic[D]):
+    """An append-only array with spare capacity.
+
+    Arrays returned by `values` stay valid, because appending only writes behind their end.
+    """
+
+    def __init__(self, dtype: DTypeLike, width: int | None = None) -> None:
+        self._width = () if width is None else (width,)
+        self._dtype = dtype
+        self._buffer: NDArray[Any] = np.zeros((0, *self._width), dtype)
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def values(self) -> NDArray[D]:
+        return self._buffer[: self._count]
+
+    @property
+    def size(self) -> int:
+        """Bytes in use, without the spare capacity."""
+        return self.values.nbytes
+
+    def reserve(self, count: int) -> None:
+        """Ensure a capacity of `count` values in all."""
+        if count > len(self._buffer):
+            # The operating system gives zeroed pages memory only when they are written.
+            buffer = np.zeros((count, *self._width), self._dtype)
+            buffer[: self._count] = self.values
+            self._buffer = buffer
+
+    def extend(self, more: ArrayLike) -> None:
+        added = np.asarray(more, self._dtype)
+        self.extend_zeros(len(added))
+        self._buffer[self._count - len(added) : self._count] = added
+
+    def extend_zeros(self, count: int) -> None:
+        if self._count + count > len(self._buffer):
+            self.reserve(self._count + max(count, self._count // 8, _MIN_SPARE))
+        self._count += count
+
+
+_LATEST = np.iinfo(np.int64).max
+_FEW = 512
+"""Below this many rows, sorting all is faster than inserting the new ones."""
+
+
+class RowOrder:
+    """Sorts episodes by start time, then by first appearance, and each episode's rows by position.
+
+    `order` and `position_of` are None while the rows were appended in that order already.
+    """
+
+    def __init__(self) -> None:
+        self.order: NDArray[np.intp] | None = None
+        """Row numbers, sorted."""
+        self.position_of: NDArray[np.int32] | None = None
+        """Position of each row in `order`."""
+        self._count = 0
+        self._last_start = -_LATEST
+        self._starts: GrowingArray[np.int64] = GrowingArray(np.int64)
+        """Start time of each episode."""
+        self._ends: GrowingArray[np.int64] = GrowingArray(np.int64)
+        """Last row of each episode."""
+
+    def update(
+        self, episode: NDArray[np.int32], position: NDArray[np.int32], time: NDArray[np.int64]
+    ) -> None:
+        """Sort in the rows added since the last call. The arguments are columns of all rows."""
+        before, self._count = self._count, len(episode)
+        if before == self._count:
+            return
+        fresh, known = episode[before:], len(self._starts)
+        old = fresh < known
+        seen = int(fresh.max()) + 1 - known
+        if seen > 0:
+            self._starts.extend(np.full(seen, _LATEST))
+            self._ends.extend_zeros(seen)
+        starts = self._starts.values
+        at_the_end = (
+            before > _FEW
+            and bool((time[before:] >= starts[fresh])[old].all())
+            and bool((position[before:] > position[self._ends.values[fresh]])[old].all())
+        )
+        np.minimum.at(starts, fresh, time[before:])
+        if at_the_end and bool((starts[known:] >= self._last_start).all()):
+            order = np.lexsort((position[before:], fresh, starts[fresh]))
+            self._insert(before, fresh, old, order)
+        else:
+            order = np.lexsort((position, episode, starts[episode]))
+            self._ends.values[episode[order]] = order
+            self._set(order)
+        self._last_start = int(starts.max())
+
+    def _insert(
+        self,
+        before: int,
+        fresh: NDArray[np.int32],
+        old: NDArray[np.bool_],
+        order: NDArray[np.intp],
+    ) -> None:
+        """Insert new rows behind the last row of their episode, and new episodes at the end."""
+        ends = self._ends.values
+        last = ends[fresh] if self.position_of is None else self.position_of[ends[fresh]]
+        after = np.where(old, last + 1, before)[order]
+        ends[fresh[order]] = before + order
+        in_order = bool((after == before).all()) and bool((np.diff(order) > 0).all())
+        if self.order is None and in_order:
+            return
+        known = np.arange(before) if self.order is None else self.order
+        self._set(np.insert(known, after, before + order))
+
+    def _set(self, order: NDArray[np.intp]) -> None:
+        identity = np.arange(len(order), dtype=np.int32)
+        if bool((order == identity).all()):
+            self.order = self.position_of = None
+            return
+        self.order = order
+        self.position_of = np.empty(len(order), np.int32)
+        self.position_of[order] = identity
+
 
 T = TypeVar("T")
 FlatTerms: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.uint8], NDArray[np.int32]]
@@ -134,7 +260,7 @@ class ScopeColumns:
         self._flags.extend(block.flags)
         self._told.extend(block.told)
         self._time.extend(block.at)
-        terms, counts, row_of = term_hashing.unpack_all(block.terms)
+        terms, counts, row_of = row_format.unpack_all(block.terms)
         self._lengths.extend(np.bincount(row_of, weights=counts, minlength=len(block)))
         self._unlisted.append((terms, counts, row_of + np.int32(first)))
         for row in (block.role == SUMMARY).nonzero()[0].tolist():
@@ -194,7 +320,7 @@ class ScopeColumns:
         again = self._lone[~is_listed[self._lone]]
         if len(again):
             packed = [self._summary_terms[seq] for seq in self.seq[again].tolist()]
-            terms, counts, which = term_hashing.unpack_all(packed)
+            terms, counts, which = row_format.unpack_all(packed)
             self._lengths.values[again] = np.bincount(which, weights=counts, minlength=len(again))
             self._unlisted = [(terms, counts, again[which].astype(np.int32))]
 
@@ -272,7 +398,7 @@ class ScopeColumns:
     def _speaker_number(self, speaker: bytes) -> int:
         number = self._speaker_numbers.setdefault(speaker, len(self.speakers))
         if number == len(self.speakers):
-            if len(speaker) % term_hashing.NUMBER:
+            if len(speaker) % row_format.NUMBER:
                 raise ValueError("the packed terms of a speaker's name are truncated")
             self.speakers.append(speaker)
         return number
@@ -302,7 +428,7 @@ class ScopeColumns:
             self._set_vectors([row for row, _ in given], [vector for _, vector in given])
 
     def _set_vectors(self, rows: list[int] | NDArray[np.intp], packed: Sequence[bytes]) -> None:
-        found = vectors.unpack(packed, self.dimension or vectors.dimension_of(packed[0]))
+        found = unpack_vectors(packed, self.dimension or dimension_of(packed[0]))
         self._has_vector.values[rows] = True
         if not self.dimension:
             self.dimension = found.shape[1]

@@ -2,14 +2,377 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from ...domain.errors import InvalidSetting
 from ...domain.text.pii import PiiKind, PiiSpan, merge_spans
-from . import addresses, contact, dates, names, numbers, phones
-from .folding import Folded, Span, masked
-from .known import KnownNames
+from . import names
+from .folding import Folded, Span, lowered, masked
+from .names import KnownNames
+
+_EMAIL = re.compile(r"(?<![\w.+-])\w[\w.+%'-]{0,99}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w])")
+_AT = r"[ ]?[(\[{][ ]?at[ ]?[)\]}][ ]?|[ ]at[ ]"
+_DOT = r"[ ]?[(\[{][ ]?dot[ ]?[)\]}][ ]?|[ ]dot[ ]"
+_SPELT = re.compile(
+    rf"(?<![\w.+-])\w[\w.+-]{{0,63}}(?:{_AT})[\w-]{{1,63}}"
+    rf"(?:(?:{_DOT}|\.)[\w-]{{1,63}}){{0,3}}(?:{_DOT})[^\W\d_]{{2,12}}(?!\w)",
+    re.IGNORECASE,
+)
+_SPELT_HINT = re.compile(r"[ (\[{]dot[ )\]}]", re.IGNORECASE)
+
+_IPV4 = re.compile(r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}(?![\w-])(?!\.\d)")
+_IPV6 = re.compile(
+    r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?:(?<=:)\d{1,3}(?:\.\d{1,3}){3})?(?![\w:])"
+)
+_IP_CUE = re.compile(
+    r"\b(?:(?P<version>versions?|ver|v|release[ds]?|builds?|firmware|section|chapter|revision|"
+    r"rev|upgraded?|updated?|downgraded?|patch|clause|package|driver|schema|oid)|"
+    r"ip|ips|ipv4|host|server|router|ping|ssh|address(?:es)?|client|login|logged|dns|vpn|"
+    r"firewall|network|subnet|gateway|proxy|connect(?:ed|ion)?|port|node|forwarded)\b",
+    re.IGNORECASE,
+)
+_CUE_REACH = 48
+_SMALL_OCTET = 31
+
+
+def emails(text: str) -> Iterator[Span]:
+    if "@" in text:
+        yield from (found.span() for found in _EMAIL.finditer(text))
+    if _SPELT_HINT.search(text):
+        yield from (found.span() for found in _SPELT.finditer(text))
+
+
+def ip_addresses(text: str) -> Iterator[Span]:
+    """Addresses that may be a person's: not loopback, multicast, unspecified or a version."""
+    for found in _IPV4.finditer(text):
+        if _is_personal(found.group()) and not _is_version(found):
+            yield found.span()
+    for found in _IPV6.finditer(text):
+        group = found.group()
+        if any(char.isdigit() for char in group) and _is_personal(group):
+            yield found.span()
+
+
+def _is_personal(group: str) -> bool:
+    try:
+        address = ipaddress.ip_address(group)
+    except ValueError:
+        return False
+    nobody = address.is_loopback or address.is_multicast or address.is_unspecified
+    return not nobody and not group.startswith("255.")
+
+
+def _is_version(found: re.Match[str]) -> bool:
+    """True if the nearest cue on the line says so, or without a cue, if all numbers are small."""
+    start = found.start()
+    before = found.string[max(0, start - _CUE_REACH) : start]
+    line = re.split(r"[\n\x1e]", before)[-1]
+    cues = list(_IP_CUE.finditer(line))
+    if cues:
+        return cues[-1]["version"] is not None
+    octets = [int(octet) for octet in found.group().split(".")]
+    return octets[0] != 10 and max(octets) <= _SMALL_OCTET
+
+
+_WORD = r"[^\W\d_a-z][\w'.-]{0,24}"
+_TYPES = (
+    r"(?:Street|Avenue|Road|Boulevard|Lane|Drive|Court|Span|Square|Terrace|Way|Parkway|Highway|"
+    r"Circle|Crescent|Close|Grove|Gardens|Row|Mews|Trail|Loop|Alley|Quay|Walk|Wharf|Plaza|Path|Rise|"
+    r"(?:St|Ave|Rd|Blvd|Ln|Dr|Ct|Pl|Sq|Ter|Terr|Pkwy|Hwy|Cir|Cres|Gdns)\b\.?)(?!\w)"
+)
+_CITY = rf"{_WORD}(?:[ ]{_WORD}){{0,2}}"
+_POSTCODE = r"[A-Z]{1,2}\d[A-Z\d]?[ ]?\d[A-Z]{2}\b"
+_STATE = r"[A-Z]{2}\b(?:[ ]\d{5}(?:-\d{4})?(?!\w))?"
+_CANADIAN = r"(?:[A-Z]{2}[ ])?[A-Z]\d[A-Z][ ]?\d[A-Z]\d\b"
+_SEP = r"(?:,[ ]?\n?|[ ]?\n|[ ])"
+_UNIT = (
+    rf"{_SEP}(?:(?:Apt|Apartment|Suite|Ste|Unit|Flat|Floor|Fl|Room|Rm)\b\.?[ ]?#?|#)[ ]?\w{{1,5}}\b"
+)
+# A city must be followed by its state or code, or end the sentence.
+_TAIL = (
+    rf"(?:{_UNIT})?(?:,?(?:{_SEP}{_CITY})?,?{_SEP}(?:{_POSTCODE}|{_CANADIAN}|{_STATE}|\d{{5}}\b)|"
+    rf"(?:,[ ]?\n?|[ ]?\n){_CITY}(?=[.,;!?)\n]|$))?"
+)
+_UNIT_FIRST = r"(?:(?:Flat|Apt|Apartment|Unit|Suite)[ ]\w{1,4},[ ])?"
+_HOUSE = r"(?<![\w.,$€£#/:-])\d{1,5}(?:[A-Za-z]|[-/]\d{1,4}[A-Za-z]?)?,?[ ]"
+_STREET = re.compile(
+    rf"{_UNIT_FIRST}{_HOUSE}(?:[NSEW]\.?[ ]|[NS][EW][ ]|(?:North|South|East|West)[ ])?"
+    rf"(?:(?:{_WORD}|\d{{1,3}}(?:st|nd|rd|th))[ ]){{1,4}}?{_TYPES}"
+    rf"(?:[ ](?:[NSEW]|[NS][EW])\b)?{_TAIL}"
+)
+_BOX = re.compile(rf"\b[Pp]\.?[ ]?[Oo]\.?[ ][Bb]ox[ ]#?\d{{1,6}}\b{_TAIL}")
+
+_ADDRESS_CUE = (
+    r"(?:live[sd]?[ ](?:at|in|on)|living[ ]at|reside[sd]?[ ]at|stay(?:ing)?[ ]at|address(?:[ ]is)?|"
+    r"moved[ ]to|deliver(?:ed)?(?:[ ]it)?[ ]to|ship(?:ped)?(?:[ ]it)?[ ]to|send(?:[ ]it)?[ ]to|"
+    r"mail(?:[ ]it)?[ ]to|located[ ]at)"
+)
+_LOWER_TYPES = (
+    r"(?:street|avenue|road|boulevard|lane|drive|court|place|square|terrace|way|parkway|crescent|"
+    r"close|st|ave|rd|blvd|ln|dr|ct)\b\.?"
+)
+_SAID = re.compile(
+    rf"(?<!\w){_ADDRESS_CUE}[ \t:=-]{{1,3}}(?P<a>\d{{1,5}}[a-z]?[ ]"
+    rf"(?:[\w'.-]{{1,24}}[ ]){{1,4}}?{_LOWER_TYPES}"
+    rf"(?:,?[ ](?:apt|apartment|suite|unit|flat|#)\.?[ ]?\w{{1,5}}\b)?"
+    rf"(?:,[ ]?[\w' .-]{{2,40}}?[ ,]{{1,2}}"
+    r"(?:[a-z]{2}[ ]\d{5}|\d{5}|[a-z]{1,2}\d\w?[ ]?\d[a-z]{2})\b)?)",
+)
+
+_LOCAL_CODE = (
+    rf"(?:,?{_SEP}(?:[A-Z]{{1,2}}-)?\d{{4,5}}(?:[ ][A-Z]{{2}}\b)?[ ]{_CITY}|"
+    rf",[ ]{_CITY}(?=[.,;!?)\n]|$))"
+)
+_GERMANIC = re.compile(
+    rf"(?<!\w)(?:(?:{_WORD}[ ]){{0,2}}(?:{_WORD}(?:straße|strasse|str\.|weg|allee|gasse|straat|"
+    rf"laan|gracht|plein|vägen|gatan)|(?:Straße|Strasse|Str\.|Weg|Allee|Platz|Gasse))[ ]\d{{1,4}}"
+    rf"(?:[ ]?[a-z]\b)?(?!\w)(?:{_LOCAL_CODE})?|"
+    rf"{_WORD}(?:platz|ring|damm|ufer|hof|berg|kade)[ ]\d{{1,4}}[a-z]?,?{_SEP}\d{{4,5}}[ ]{_CITY})"
+)
+_OF = r"(?:(?:de[ ]la|de[ ]l'|de[ ]los|de[ ]las|del|della|dei|delle|du|des|de|da|do|dos|d'|l')[ ]?)"
+_FRENCH = re.compile(
+    r"(?<![\w.,-])\d{1,4}(?:[ ]?(?:bis|ter|[A-Z]))?,?[ ]"
+    r"(?:[Rr]ue|[Aa]venue|[Aa]v\.|[Bb]oulevard|[Bb]d|[Pp]lace|[Cc]hemin|[Aa]llée|[Ii]mpasse|[Qq]uai|"
+    rf"[Rr]oute|[Cc]ours|[Ss]quare)[ ]{_OF}?{_WORD}(?:[ ]{_OF}?{_WORD}){{0,3}}(?:{_LOCAL_CODE})?"
+)
+_SOUTHERN = re.compile(
+    r"(?<!\w)(?:Calle|C/|Avenida|Avda\.?|Av\.|Paseo|Plaza|Carrer|Via|Viale|Piazza|Corso|Rua|"
+    rf"Travessa|Largo|Praça)[ ]?(?:[ ]?{_OF}?{_WORD}){{1,4}}?,?[ ](?:n[º°.][ ]?)?\d{{1,4}}"
+    rf"(?:[ ]?[A-Za-z]\b)?(?!\w)(?:{_LOCAL_CODE})?"
+)
+_ADDRESSES = (_STREET, _BOX, _GERMANIC, _FRENCH, _SOUTHERN)
+
+
+def addresses(text: str) -> Iterator[Span]:
+    """Spans of a house number with a street, and the unit, city and code that follow."""
+    for pattern in _ADDRESSES:
+        yield from (found.span() for found in pattern.finditer(text))
+    yield from (found.span("a") for found in _SAID.finditer(lowered(text)))
+
+
+_MONTHS = (
+    r"(?:jan(?:uary|uar|vier|eiro)?|ene(?:ro)?|gennaio|feb(?:ruary|ruar|rero|braio)?|fév(?:rier)?|"
+    r"fevereiro|mar(?:ch|s|zo|ço)?|märz|apr(?:il|ile)?|avril|abr(?:il)?|ma[iy]|mayo|maggio|maio|"
+    r"june?|juni|juin|junio|giugno|junho|july?|juli|juillet|julio|luglio|julho|aug(?:ust)?|août|"
+    r"agosto|ago|sep(?:t|tember|tembre|tiembre)?|settembre|setembro|o[ck]t(?:ober|obre|ubre)?|"
+    r"ottobre|outubro|nov(?:ember|embre|iembre|embro)?|de[cz](?:ember|embre|embro)?|déc(?:embre)?|"
+    r"dic(?:iembre|embre)?)\b\.?"
+)
+_YEAR = r"(?:18|19|20)\d\d"
+_DAY = r"[0-3]?\d(?:st|nd|rd|th|er|º|\.)?"
+_BIRTH_DATE = (
+    rf"(?:{_YEAR}[-/.][01]?\d[-/.][0-3]?\d|"
+    rf"[0-3]?\d[-/.][0-3]?\d[-/.](?:{_YEAR}|\d\d)|"
+    rf"[0-3]?\d[ ][0-3]?\d[ ]{_YEAR}|"
+    rf"{_DAY}[ -]?(?:of[ ]|de[ ])?{_MONTHS},?(?:[ -](?:de[ ]|of[ ])?{_YEAR}|[ ]'\d\d)?|"
+    rf"{_MONTHS}[ ]{_DAY}(?:,?[ ]{_YEAR})?|"
+    r"(?:19|20)\d{2}[01]\d[0-3]\d)"
+)
+_BIRTH_CUES = (
+    r"born|d\.?o\.?b\.?|date[ ]of[ ]birth|birth[ -]?date|birth[ -]?day|b-day|bday|geboren|geb\.|"
+    r"geburtsdatum|geburtstag|fecha[ ]de[ ]nacimiento|nacid[oa]|nací|cumpleaños|née?|"
+    r"date[ ]de[ ]naissance|nat[oa]|data[ ]di[ ]nascita|nascid[oa]|data[ ]de[ ]nascimento"
+)
+_BIRTH_FILLERS = r"is|was|on|the|am|el|le|il|em|on[ ]file|as|ist|es|est|it's|that's"
+_PLACE = r"in[ ][^\W\d_][\w'-]{1,20}(?:[ ][^\W\d_][\w'-]{1,20})?"
+_BIRTH = re.compile(
+    rf"(?<!\w)(?:{_BIRTH_CUES})(?!\w)(?:'s)?"
+    rf"(?:[ \t:,(-]{{1,3}}(?:{_BIRTH_FILLERS}|{_PLACE})(?!\w)){{0,3}}"
+    rf"[ \t:=,(-]{{0,4}}(?<![\w.])(?P<date>{_BIRTH_DATE})(?!\w)(?![-/.]\d)",
+)
+
+
+def birth_dates(text: str) -> Iterator[Span]:
+    return (found.span("date") for found in _BIRTH.finditer(lowered(text)))
+
+
+_CARD = re.compile(
+    r"(?<!\w)(?<!\w-)(?:"
+    r"\d{4}(?P<s>[ .-])\d{4}(?P=s)\d{4}(?P=s)\d{4}(?:(?P=s)\d{3})?|"
+    r"\d{4}(?P<t>[ .-])\d{6}(?P=t)\d{4,5}|"
+    r"\d{12,19}"
+    r")(?!\w)"
+)
+# Any grouping, if the whole run of digits has a card's length.
+_CARD_LOOSE = re.compile(r"(?<!\w)(?<!\d[ .-])\d(?:[ -]?\d){12,18}(?!\w)(?![ -]\d)")
+_CARD_CUE = re.compile(
+    r"(?:card|visa|credit|debit)[^\w\x1e]{0,3}(?:\w{1,8}[^\w\x1e]{1,3}){0,2}$", re.IGNORECASE
+)
+_CARD_CUE_REACH = 40
+_ISSUERS = re.compile(
+    r"4\d{15}(?:\d{3})?|"
+    r"(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}|"
+    r"3[47]\d{13}|"
+    r"3(?:0[0-59]|[689]\d)\d{11,16}|"
+    r"(?:6011|64[4-9]\d|65\d\d)\d{12,15}|"
+    r"35(?:2[89]|[3-8]\d)\d{12,15}|"
+    r"62\d{14,17}|"
+    r"(?:5018|5019|5020|5038|5893|6304|6759|676[1-3])\d{8,15}"
+)
+# Old cards have 13 digits. They need a cue, because barcodes with 13 digits are far more common.
+_OLD_CARD = re.compile(r"4\d{12}")
+
+_IBAN = re.compile(r"(?<!\w)[A-Za-z]{2}\d{2}(?:[ -]?[A-Za-z0-9]){11,30}")
+_IBAN_END = re.compile(r"(?<=[A-Za-z0-9])(?![A-Za-z0-9])")
+
+_SSN = re.compile(r"(?<![\w.-])(?!000|666)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?!\w)(?!-\d)")
+_SSN_IN_CONTEXT = re.compile(
+    r"(?:\bssn\b|\bss#|\bsocial(?:[ ]security)?\b(?![ ](?:media|network|event|club|post))|"
+    r"\b(?:tax(?:payer)?[ ]id|itin)\b)"
+    r"[^\d\n\x1e]{0,40}(?<!\w)(?P<n>\d{9}|\d{3}[ .-]\d{2}[ .-]\d{4})(?!\w)(?![-.]\d)",
+)
+
+
+def cards(text: str) -> Iterator[Span]:
+    """Numbers with an issuer's prefix and length and a valid checksum, grouped or not."""
+    for pattern in (_CARD, _CARD_LOOSE):
+        for found in pattern.finditer(text):
+            if _is_card(found):
+                yield found.span()
+
+
+def _is_card(found: re.Match[str]) -> bool:
+    from stdnum import luhn
+
+    digits = re.sub(r"\D", "", found.group())
+    known = _ISSUERS.fullmatch(digits) or (_OLD_CARD.fullmatch(digits) and _named_card(found))
+    return bool(known) and luhn.is_valid(digits)
+
+
+def _named_card(found: re.Match[str]) -> bool:
+    start = found.start()
+    return bool(_CARD_CUE.search(found.string[max(0, start - _CARD_CUE_REACH) : start]))
+
+
+def ibans(text: str) -> Iterator[Span]:
+    """Numbers in a country's format with a valid checksum, without words that follow."""
+    for found in _IBAN.finditer(text):
+        for end in reversed([at.end() for at in _IBAN_END.finditer(text, *found.span())]):
+            if not text[end : end + 1].isalnum() and _is_iban(text[found.start() : end]):
+                yield found.start(), end
+                break
+
+
+def _is_iban(shown: str) -> bool:
+    number = shown.replace(" ", "").replace("-", "").upper()
+    # The cheap check first: a text full of lookalikes would otherwise take minutes.
+    if len(number) < 15 or int("".join(str(int(c, 36)) for c in number[4:] + number[:4])) % 97 != 1:
+        return False
+    from stdnum import iban
+
+    return iban.is_valid(number, check_country=False)
+
+
+def social_security_numbers(text: str) -> Iterator[Span]:
+    """Numbers with dashes; with spaces or without separators only after words that announce one.
+
+    Numbers that are not issued, such as published samples and 9xx, count as well. Impossible ones
+    do not: area 000 or 666, group 00, serial 0000.
+    """
+    yield from (found.span() for found in _SSN.finditer(text))
+    yield from (found.span("n") for found in _SSN_IN_CONTEXT.finditer(lowered(text)))
+
+
+_INTERNATIONAL = re.compile(
+    r"(?<![\w+])(?:\+|00(?=[1-9]))[ ]?\(?\d{1,3}\)?(?:[ .()/-]{0,3}\d){5,14}(?!\w)"
+)
+_NORTH_AMERICAN = re.compile(
+    r"(?<![\w.,:/+-])(?<!\d[ ])(?:1[ .-]{0,2})?"
+    r"(?:\([2-9]\d\d\)[ ]{0,2}|[2-9]\d\d[ .-])[2-9]\d\d[ .-]\d{4}(?!\w)(?![-.]\d)"
+)
+_NATIONAL = re.compile(r"(?<![\w.,:/+-])(?<!\d[ ])\(?\d(?:[ .()/-]{0,2}\d){6,13}(?!\w)(?![-.]\d)")
+
+_PHONE_CUES = (
+    r"phone|telephone|téléphone|telefono|teléfono|telefon|telefone|tel|ph|mobile|móvil|cell|"
+    r"cellphone|cellular|handy|portable|fax|whatsapp|sms|call|dial|ring|text|reach|hotline|"
+    r"landline|(?:my|his|her|their|our|your|work|home|new|old|office|contact)[ ]number|"
+    r"(?:work|home|office)(?=:)|numéro|nummer|número"
+)
+_PHONE_FILLERS = (
+    r"me|us|him|her|them|it|at|on|is|was|to|the|my|her|his|number|no|nr|num|under|mobile|cell|phone|"
+    r"back|now|please|or|us|it's|le|mon|ma|est|es|ist|al|el|unter|der|die|meine|mi|via|by|are|also|"
+    r"work|home|office|directly"
+)
+_IN_CONTEXT = re.compile(
+    rf"(?<!\w)(?:{_PHONE_CUES})\b(?:[ \t:#=.,]{{1,3}}(?:{_PHONE_FILLERS})\b){{0,5}}"
+    r"[ \t:#=.,-]{0,4}"
+    r"(?<!\w)(?P<n>[+(]{0,2}\d(?:[ .()-]{0,2}\d){6,14})(?!\w)(?![-.,:/]\d)",
+)
+_LIKE_A_DATE = re.compile(
+    r"\d{1,2}([ .-])\d{1,2}\1(?:19|20)\d\d|(?:19|20)\d\d([ .-])\d{1,2}\2\d{1,2}"
+)
+_GROUP_END = re.compile(r"(?<=\d)[ ]")
+_NORTH_AMERICA = 1
+_MAX_CUTS = 4
+
+
+def phone_numbers(text: str, region: str) -> Iterator[Span]:
+    """Numbers with a country code, numbers of `region` as written there, and others after a cue."""
+    for found in _INTERNATIONAL.finditer(text):
+        end = _international_end(found.group())
+        if end:
+            yield found.start(), found.start() + end
+    if _calling_code(region) == _NORTH_AMERICA:
+        for found in _NORTH_AMERICAN.finditer(text):
+            if _is_valid(found.group(), region):
+                yield found.span()
+    else:
+        for found in _NATIONAL.finditer(text):
+            if _is_written_so(found.group(), region):
+                yield found.span()
+    for found in _IN_CONTEXT.finditer(lowered(text)):
+        if not _LIKE_A_DATE.fullmatch(found["n"]):
+            yield found.span("n")
+
+
+def _international_end(shown: str) -> int:
+    """End of the phone number, because the digits that follow may belong to something else."""
+    ends = [len(shown), *(cut.start() for cut in reversed(list(_GROUP_END.finditer(shown))))]
+    return next((end for end in ends[:_MAX_CUTS] if _is_possible(shown[:end])), 0)
+
+
+@lru_cache(maxsize=8)
+def _calling_code(region: str) -> int:
+    import phonenumbers
+
+    return phonenumbers.country_code_for_region(region)
+
+
+def _is_possible(shown: str) -> bool:
+    import phonenumbers
+
+    # Most countries dial 00 for "+".
+    dialled = shown if shown.startswith("+") else "+" + shown[2:]
+    try:
+        return phonenumbers.is_possible_number(phonenumbers.parse(dialled))
+    except phonenumbers.NumberParseException:
+        return False
+
+
+def _is_valid(shown: str, region: str) -> bool:
+    import phonenumbers
+
+    try:
+        return phonenumbers.is_valid_number(phonenumbers.parse(shown, region))
+    except phonenumbers.NumberParseException:
+        return False
+
+
+def _is_written_so(shown: str, region: str) -> bool:
+    from phonenumbers import Leniency, PhoneNumberMatcher
+
+    if shown.isdigit() or _LIKE_A_DATE.fullmatch(shown):
+        return False
+    found = PhoneNumberMatcher(shown, region, leniency=Leniency.STRICT_GROUPING)
+    return any(match.start == 0 and match.end == len(shown) for match in found)
+
+
+def is_region(region: str) -> bool:
+    return _calling_code(region) > 0
+
 
 Detector = Callable[[str], Iterable[Span]]
 
@@ -28,7 +391,7 @@ class PatternRedactor:
     """
 
     def __init__(self, region: str = "US") -> None:
-        if not phones.is_region(region):
+        if not is_region(region):
             raise InvalidSetting("region", f"{region!r} is unknown: give two letters, such as 'GB'")
         self._region = region
 
@@ -59,13 +422,13 @@ class PatternRedactor:
         return found, text
 
     def _detectors(self, text: str) -> Iterator[tuple[PiiKind, Detector]]:
-        yield PiiKind.EMAIL, contact.emails
+        yield PiiKind.EMAIL, emails
         if not _DIGIT.search(text):
             return
-        yield PiiKind.IBAN, numbers.ibans
-        yield PiiKind.CREDIT_CARD, numbers.cards
-        yield PiiKind.IP_ADDRESS, contact.ip_addresses
-        yield PiiKind.US_SSN, numbers.social_security_numbers
-        yield PiiKind.DATE_OF_BIRTH, dates.birth_dates
-        yield PiiKind.PHONE_NUMBER, lambda rest: phones.phone_numbers(rest, self._region)
-        yield PiiKind.ADDRESS, addresses.addresses
+        yield PiiKind.IBAN, ibans
+        yield PiiKind.CREDIT_CARD, cards
+        yield PiiKind.IP_ADDRESS, ip_addresses
+        yield PiiKind.US_SSN, social_security_numbers
+        yield PiiKind.DATE_OF_BIRTH, birth_dates
+        yield PiiKind.PHONE_NUMBER, lambda rest: phone_numbers(rest, self._region)
+        yield PiiKind.ADDRESS, addresses

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...domain.errors import InvalidSetting, MissingExtra
 from ...domain.text.pii import PLACEHOLDER, PiiKind, PiiSpan, merge_spans
 from .folding import MASK
-from .known import KnownNames
+from .names import KnownNames
 
 if TYPE_CHECKING:
     from presidio_analyzer import AnalyzerEngine, RecognizerResult

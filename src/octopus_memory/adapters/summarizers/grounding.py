@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ...domain.block.one_line import split_sentences
+from ...domain.block.passages import split_sentences
 from ...domain.episode import Summary, Turn
 from ...domain.facts import FoundFact
 from ...domain.message import Role, as_text

@@ -10,10 +10,10 @@ from itertools import chain
 
 import Stemmer
 
-from ...domain.block.one_line import split_sentences
+from ...domain.block.passages import split_sentences
 from ...domain.episode import Turn
 from ...domain.message import Role
-from ...domain.search.stopwords import STOPWORDS
+from ...domain.search.languages import STOPWORDS
 from ...domain.search.terms import Flag, bare, pieces, shape_flags, words
 from . import cues
 

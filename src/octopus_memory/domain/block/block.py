@@ -30,7 +30,6 @@ from .layout import (
     spoken,
     summary_lines,
 )
-from .one_line import one_line
 from .passages import (
     SUMMARY_SPEAKER,
     Candidate,
@@ -41,6 +40,7 @@ from .passages import (
     Weigh,
     excerpt,
     in_order_of_value,
+    one_line,
     question_before,
 )
 

@@ -200,3 +200,124 @@ def _without_frame(text: str, language: str) -> str:
 def _matches(patterns: dict[str, str], text: str, language: str) -> bool:
     pattern = patterns.get(language)
     return pattern is not None and re.search(pattern, text, re.IGNORECASE) is not None
+
+
+_ASKS_TIME = {
+    "english": r"\s*(?:(?:since |until |by )?when|how long|(?:in |on )?(?:what|which) "
+    r"(?:year|month|week|date|day|time))\b",
+    "german": r"\W*(?:(?:seit |bis |ab |von )?wann|wie lange|wie sp[äa]t|um wie ?viel uhr"
+    r"|(?:am |an |in |im |zu |um |bis zu )?welche[mnrs]? (?:uhrzeit|zeit|tag|datum|woche|monat|jahr"
+    r"|wochentag))\b",
+    "french": r"\W*(?:(?:depuis |jusqu'[àa] |[àa] partir de |pour )?quand|combien de temps"
+    r"|(?:[àa] |en |de |depuis |vers )?quel(?:le)? (?:heure|jour|date|mois|ann[ée]e|semaine))\b",
+    "spanish": r"\W*(?:(?:desde |hasta |para )?cu[áa]ndo|cu[áa]nto tiempo"
+    r"|(?:a |en |de |desde )?qu[ée] (?:hora|d[íi]a|fecha|mes|a[ñn]o|semana))\b",
+    "chinese": r".*?(?:什么时候|什么时间|何时|哪天|哪一天|几点|几号|几月|哪年|哪一年|多久"
+    r"|多长时间|星期几|周几)",
+}
+
+_ASKS_ASSISTANT = {
+    "english": r"\byour?\s+(?:just\s+|previously\s+|had\s+|have\s+|last\s+)?"
+    r"(?:said|told|mention\w*|recommend\w*|suggest\w*|gave|given|provid\w*|list\w*|wrote|written"
+    r"|explain\w*|advis\w*|advice|answer\w*|propos\w*|describ\w*|shared?|created?|made)\b"
+    r"|\bdid you\b|\byou(?:'ve| have) (?:said|told|given)\b",
+    "german": r"\b(?:hast|hattest) du\b"
+    r"|\bdu (?:mir |uns )?(?:\w+ ){0,3}?(?:gesagt|empfohlen|geraten"
+    r"|vorgeschlagen|erkl[äa]rt|genannt|erw[äa]hnt|geschrieben|gegeben|beschrieben)\b"
+    r"|\b(?:haben|hatten) sie (?:mir |uns )?(?:\w+ ){0,6}?(?:gesagt|empfohlen|geraten|vorgeschlagen"
+    r"|erkl[äa]rt|genannt|erw[äa]hnt|geschrieben|gegeben|beschrieben)\b"
+    r"|\b(?:du|sie) (?:sagte|meinte|empfahl|schrieb)\w*\b"
+    r"|\b(?:deine[nrsm]?|dein|ihre[nrsm]?|ihr) (?:letzte\w* )?(?:antwort|empfehlung|vorschlag|tipp"
+    r"|ratschlag|erkl[äa]rung|liste)\w*\b",
+    "french": r"\b(?:m')?(?:as-tu|avez-vous|avais-tu|aviez-vous)\b"
+    r"|\b(?:tu |vous )(?:m'|nous |l'|me l')?(?:as|avais|avez|aviez) (?:\w+ ){0,2}?(?:dit"
+    r"|recommand\w+|conseill\w+|sugg[ée]r\w+|propos\w+|donn\w+|expliqu\w+|mentionn\w+|[ée]crit"
+    r"|r[ée]pondu|list\w+|d[ée]crit)\b"
+    r"|\b(?:ta|ton|tes|votre|vos) (?:derni[èe]re? )?(?:r[ée]ponse|recommandation|conseil|suggestion"
+    r"|explication|proposition|liste)s?\b",
+    "spanish": r"\b(?:dijiste|recomendaste|sugeriste|aconsejaste|mencionaste|explicaste|diste"
+    r"|propusiste|escribiste|respondiste|contaste|hiciste)\b"
+    r"|\bhas (?:dicho|recomendado|sugerido|aconsejado|mencionado|explicado|dado|propuesto|escrito"
+    r"|respondido)\b|\b(?:dijo|recomend[óo]|sugiri[óo]|aconsej[óo]|explic[óo]) usted\b"
+    r"|\busted (?:me )?(?:dijo|recomend[óo]|sugiri[óo]|aconsej[óo]|explic[óo])\b"
+    r"|\b(?:tu|tus|su|sus) (?:[úu]ltim[oa]s? )?(?:respuesta|recomendaci[óo]n|consejo|sugerencia"
+    r"|explicaci[óo]n|propuesta|lista)(?:s|es)?\b",
+    "chinese": r"[你您](?:之前|上次|刚才|以前|当时|那时|曾经|昨天|上周)*"
+    r"(?:给我|跟我|对我|向我|帮我|为我|和我)?"
+    r"(?:说|推荐|建议|告诉|提到|提过|提的|列|写|解释|回答|介绍|给我)|[你您]的(?:建议|推荐|回答|答案|清单)",
+}
+
+
+def asks_time(text: str, language: str) -> bool:
+    """True if the answer is a time: "since when", "um wie viel Uhr"."""
+    pattern = _ASKS_TIME.get(language)
+    return pattern is not None and re.match(pattern, text, re.IGNORECASE) is not None
+
+
+def asks_assistant(text: str, language: str) -> bool:
+    """True if it asks for something the assistant said: "what did you recommend"."""
+    pattern = _ASKS_ASSISTANT.get(language)
+    return pattern is not None and re.search(pattern, text, re.IGNORECASE) is not None
+
+
+_LONGEST_TALK = 120
+_TALK = """
+thanks thank thx ty you u so much very a lot many again really for the your help that this it and
+hi hello hey hiya yo morning good afternoon evening night bye goodbye cheers later ok okay k oh ah
+cool nice great awesome perfect wonderful amazing lovely fantastic brilliant excellent super sweet
+fine sure yes yeah yep yup no nope alright right haha hahaha hehe lol wow well done all best
+welcome appreciate appreciated please sounds got gotcha noted understood makes sense sleep day one
+is was i m ve been then now enjoy weekend week next kindly pleasant cya tomorrow everything today
+too my friend mate coach danke dankeschön vielen dank schön bitte gern gerne hallo guten tag
+morgen abend gute nacht tschüss tschüs ciao servus moin grüße gruß alles klar schönes wochenende
+dann na mal bis tage mach s gut du bist ein schatz toll prima perfekt klasse ja nein sehr lieb
+hilfe für die deine ihre ihnen dir mir hilft das merci beaucoup bien mille bonjour salut bonsoir
+coucou revoir au d accord oui non parfait génial très gentil bisous allez bonnes fêtes nuit trop
+fort je vous laisse pour votre ton aide de rien c est noté gracias muchas mil muchísimas hola
+adiós chao chau buenos buenas días tardes noches vale genial perfecto estupendo pues todo tarde
+buena descansa bueno que tengas grande sí nada por tu su ayuda muy amable jaja jajaja gran abrazo
+un saludo saludos
+"""
+_TALK_WORDS = frozenset(_TALK.split())
+_TALK_CUE = re.compile(
+    r"\b(?:thanks?|thx|cheers|bye|goodbye|night|haha\w*|lol|cya|see you|how are you"
+    r"|danke|tschüss?|gute nacht|schönes wochenende|mach['’]s gut|wie geht|merci|bisous|bonne nuit"
+    r"|à plus|au revoir|ça va|gracias|adiós|buenas noches|hasta|abrazo|jaja\w*|qué tal)\b"
+    r"|谢|晚安|再见|拜拜|辛苦|哈哈|你好"
+)
+_WORD = re.compile(r"\w+")
+# Phrases whose words alone may ask for something, and those of scripts without spaces.
+_TALK_PHRASES = re.compile(
+    r"how are you(?: doing)?(?: today)?|what['’]s up|see you(?: (?:soon|later|tomorrow))?"
+    r"|talk (?:to you )?(?:soon|later)|take care|you too|same to you"
+    r"|have a (?:\w+ )?(?:day|evening|night|weekend|one|time)"
+    r"|that(?:['’]s| is) (?:all|it|great|perfect|good|fine|awesome|helpful)"
+    r"|wie geht(?:['’]s|s| es)(?: (?:dir|ihnen))?|bis (?:dann|bald|später|morgen|nächstes mal)"
+    r"|(?:einen )?schönen (?:tag|abend|feierabend)(?: noch)?|das (?:ist|wär|wäre)(?:['’]s| alles)"
+    r"|comment (?:ça va|vas-tu|allez-vous)|ça va|[àa] (?:bientôt|demain|plus(?: tard)?)"
+    r"|bonne (?:journée|soirée|nuit)|c['’]est (?:tout|parfait|super|bon|gentil)"
+    r"|qué tal|cómo estás?|hasta (?:luego|pronto|mañana|la próxima)|nos vemos"
+    r"|que (?:tengas|tenga|pases) (?:un )?(?:buen|lindo|bonito) día"
+    r"|(?:非常|太|十分)?(?:感谢|谢谢|多谢|謝謝)(?:你|您|啦|了|哦|你的帮助)?|你好|您好|早上好|早安"
+    r"|晚上好|晚安|下午好|中午好|再见|拜拜|回头见|明天见|下次见|好的|好滴|好吧|好呀|好嘞|行|嗯+"
+    r"|哦+|噢|哈+|呵+|嘿+|没问题|不客气|辛苦(?:你|您)?(?:啦|了)?|知道了|明白了|收到|就这样|先这样"
+    r"|祝(?:你|您)|(?:今天|周末)?愉快|太好了|真棒|可以|啦|呀|回见|加油"
+)
+
+
+def is_small_talk(text: str) -> bool:
+    """Return True for a message that only greets, thanks or agrees, so that it needs no memory.
+
+    A thank-you or a farewell may name somebody or have one word more of its own.
+    """
+    if len(text) > _LONGEST_TALK:
+        return False
+    asks = "?" in text or "\uff1f" in text
+    has_cue = _TALK_CUE.search(text.casefold()) is not None
+    return _words_beside_talk(text) <= (has_cue and not asks) and (has_cue or not asks)
+
+
+def _words_beside_talk(text: str) -> int:
+    """Count the words that are not small talk."""
+    rest = _TALK_PHRASES.sub(" ", text.casefold())
+    return sum(word not in _TALK_WORDS for word in _WORD.findall(rest))

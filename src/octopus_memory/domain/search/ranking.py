@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..episode import SignalShare
-from .calibration import Calibration
 from .features import SUMMARY
 from .query import QueryPlan
-from .scoring import Floats, ScoreParts, Signals, gather
+from .scoring import Calibration, Floats, ScoreParts, Signals, gather
 
 _OUT = -math.inf
 _CONTINUED = 5

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from . import told
+from .row_format import day_number, told_overlaps
 
 Span: TypeAlias = tuple[datetime, datetime]
 """Start and end of a time; the end is exclusive."""
@@ -77,7 +77,9 @@ class DateWindow:
 
     def is_told(self, told_of: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Mask of the rows that tell of a time in a span."""
-        return told.overlaps(told_of, [(told.day(s), told.day(e - _MICROS)) for s, e in self.spans])
+        return told_overlaps(
+            told_of, [(day_number(s), day_number(e - _MICROS)) for s, e in self.spans]
+        )
 
     def _micros(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         starts = np.array([_micros(start) for start, _ in self.spans], dtype=np.int64)

@@ -9,12 +9,18 @@ from functools import partial
 from itertools import chain
 
 from ...domain.episode import Scope
-from ...domain.memo import Memo, WordMemo
-from ...domain.search import told
-from ...domain.search.chinese import language_of
+from ...domain.search.languages import language_of
+from ...domain.search.row_format import TermHasher, pack_told
 from ...domain.search.temporal import told_spans
-from ...domain.search.term_hashing import TermHasher
-from ...domain.search.terms import SUMMARY_CAP, TEXT_CAP, Flag, shape_flags, word_flags
+from ...domain.search.terms import (
+    SUMMARY_CAP,
+    TEXT_CAP,
+    Flag,
+    Memo,
+    WordMemo,
+    shape_flags,
+    word_flags,
+)
 from ...domain.search.time_phrases import times_in_english
 from ...ports.models import Analyzer
 from ...ports.values import Lexical
@@ -50,7 +56,7 @@ class Lexicon:
         text = text[:TEXT_CAP]
         language = language_of(text, self._analyzer.language_of)
         times = times_in_english(text, language)
-        return told.pack(told_spans(times, at)) if times else 0
+        return pack_told(told_spans(times, at)) if times else 0
 
     def summary(self, scope: Scope, text: str, *, own_words: bool) -> Lexical:
         """Make a summary's lexical row, of its whole text, where a turn's is capped.

@@ -1,25 +1,43 @@
-"""The adapters, settings and caches of one open memory."""
+"""The adapters, settings and caches of one open memory.
+
+Most messages follow another one to the same episode, so `OpenEpisodeCache` spares a write the read
+that finds it.
+
+A call that makes a block does not wait for the disk: the ledger's entry waits in `LedgerQueue`.
+Where a memory has its background thread, that thread stores what waits about a second later; else
+each entry is stored at once. Reading the ledger, exporting, erasing and closing store what waits
+first. A process that is killed loses the entries that wait: the ledger explains answers, and no
+other data depends on it.
+"""
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.config_layers import ConfigSource, Layer, resolved
-from ...domain.episode import Scope
-from ...domain.memo import Memo
-from ...domain.policy import MemoryConfig, PiiMode
-from ...domain.search.calibration import Calibration
-from ...domain.search.term_hashing import TermHasher, term_key
-from ...domain.sharing import SHARE_FACTS, TENANT_SETTINGS, FactSharing
+from ...domain.episode import Episode, Scope
+from ...domain.errors import OctopusError
+from ...domain.facts import SHARE_FACTS, TENANT_SETTINGS, FactSharing
+from ...domain.forget import is_forget_wish
+from ...domain.policy import MemoryConfig, PiiMode, SessionConfig, has_expired
+from ...domain.search.row_format import TermHasher, term_key
+from ...domain.search.scoring import Calibration
+from ...domain.search.terms import Memo
 from ...ports.admin import AgentSettings
+from ...ports.episodes import Ledger
 from ...ports.index import RecallIndex
 from ...ports.models import (
     Analyzer,
@@ -34,13 +52,127 @@ from ...ports.privacy import Schedule
 from ...ports.store import EpisodeStore
 from ...ports.values import Placeholder
 from .counts import Counts
-from .ledger import LedgerQueue
 from .lexicon import Lexicon
-from .open_episodes import OpenEpisodeCache
 from .pii_guard import Guard, NamesHeard
 
 if TYPE_CHECKING:
+    from ...domain.ledger import Injection
     from .topic_shift import TopicWatch
+
+
+_MOST = 10_000
+_NAMED_BY = (Episode, UUID, str)
+
+
+class CachedEpisode(NamedTuple):
+    """An episode that was open when this process last wrote to it."""
+
+    session_id: str
+    episode_id: UUID
+    started_at: datetime
+    seen_at: datetime
+    """Like `started_at` never later than the stored value, so that the cache can only expire an
+    episode too early."""
+
+
+class OpenEpisodeCache:
+    """Maps the name by which a caller wrote to the episode that was open then.
+
+    An entry may be stale, because another process closed or erased the episode. The store refuses
+    a write to it, and the caller drops the entry.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Scope, UUID | str], CachedEpisode] = {}
+        self.next_is_new = False
+        """True if the last session that was not cached was new: then the next one probably is."""
+
+    def open_at(
+        self, scope: Scope, where: Episode | UUID | str, at: datetime, config: SessionConfig
+    ) -> CachedEpisode | None:
+        """Return the cached episode, unless it may have timed out by `at`."""
+        if not isinstance(where, _NAMED_BY):
+            return None
+        known = self._known.get((scope, _name(where)))
+        if known is None or has_expired(
+            started_at=known.started_at, last_seen_at=known.seen_at, at=at, config=config
+        ):
+            return None
+        return known
+
+    def put(self, scope: Scope, where: Episode | UUID | str, episode: CachedEpisode) -> None:
+        if len(self._known) >= _MOST:
+            self.clear_cache()
+        self._known[scope, _name(where)] = episode
+
+    def drop(self, scope: Scope, where: Episode | UUID | str) -> None:
+        self._known.pop((scope, _name(where)), None)
+
+    def drop_closed(self, episode: Episode) -> None:
+        """Drop an episode that was closed, under its own id and its session's."""
+        self.drop(episode.scope, episode.id)
+        self.drop(episode.scope, episode.session_id)
+
+    def clear_cache(self) -> None:
+        self._known.clear()
+
+
+def _name(where: Episode | UUID | str) -> UUID | str:
+    return where.id if isinstance(where, Episode) else where
+
+
+log = logging.getLogger(__name__)
+
+_MOST_WAITING = 10_000
+"""Entries that wait while the database is away; then the oldest are dropped."""
+_BATCH = 200
+
+
+class LedgerQueue:
+    """Entries that are to be stored. Thread-safe."""
+
+    def __init__(self, ledger: Ledger, *, read_only: bool) -> None:
+        self._ledger = ledger
+        self._read_only = read_only
+        self._waiting: deque[tuple[Scope, Injection]] = deque(maxlen=_MOST_WAITING)
+        self._writing = threading.Lock()
+        self.wake: Callable[[], None] | None = None
+        """Tells the background thread to call `flush`; without one, `note` calls it."""
+
+    def note(self, scope: Scope, entry: Injection) -> None:
+        """Take an entry; a failure to store it is logged, and never raised."""
+        if self._read_only:
+            return
+        if entry.query is not None and is_forget_wish(entry.query):
+            # The wish repeats what is to be forgotten.
+            entry = replace(entry, query=None)
+        self._waiting.append((scope, entry))
+        if self.wake is None or len(self._waiting) >= _BATCH:
+            self.flush()
+        else:
+            self.wake()
+
+    def flush(self) -> None:
+        """Store what waits. A batch that fails waits on, for the next call."""
+        if not self._waiting:
+            return
+        with self._writing:
+            while batch := [self._waiting[i] for i in range(min(_BATCH, len(self._waiting)))]:
+                try:
+                    self._store_batch(batch)
+                except OctopusError as error:
+                    log.warning("the ledger is not written now: %s", error.for_log())
+                    return
+                for _ in batch:
+                    self._waiting.popleft()
+
+    def _store_batch(self, batch: list[tuple[Scope, Injection]]) -> None:
+        # Row-level security lets a transaction write for one tenant alone.
+        for tenant in dict.fromkeys(scope.tenant for scope, _ in batch):
+            self._ledger.record_injections(
+                tenant, [(scope, entry) for scope, entry in batch if scope.tenant == tenant]
+            )
+
 
 _MOST_CONFIGS = 10_000
 _MOST_QUERIES = 256

@@ -13,10 +13,10 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain import tool_calls, topics
+from ...domain import topics
 from ...domain.episode import Episode, Scope, Turn
 from ...domain.errors import for_log
-from ...domain.message import Message, Role
+from ...domain.message import Message, Role, open_calls
 from ...domain.topics import CosineScale, TopicTurn
 from ...ports.episodes import EpisodeLog
 from ...ports.models import Analyzer, Clock, Embedder
@@ -176,4 +176,4 @@ def _answer(new: Sequence[NewTurn]) -> Message | None:
 
 
 def _has_open_call(messages: Sequence[Message]) -> bool:
-    return any(tool_calls.calls(messages).values())
+    return any(open_calls(messages).values())

@@ -30,7 +30,7 @@ from ...domain.search.terms import passage
 from ...domain.text.pii import PLACEHOLDER
 from ...ports.models import Redactor
 from ...ports.values import NewSummary, Placeholder, RewrittenTurn, StoredEpisode
-from ..core import audit, found_facts
+from ..core import audit, pii_guard
 from ..core.pii_guard import Checked, Guard
 from ..core.runtime import Runtime
 from ..write import close, index_turns, prepare
@@ -393,7 +393,7 @@ def _undeleted(facts: Sequence[Fact]) -> list[Fact]:
 
 def _changed_facts(facts: Sequence[Fact], guard: Guard) -> tuple[Fact, ...]:
     """Return the redacted form of the facts that change."""
-    checked = [found_facts.redacted(fact, guard) for fact in facts]
+    checked = [pii_guard.redacted(fact, guard) for fact in facts]
     return tuple(new for new, old in zip(checked, facts, strict=True) if new != old)
 
 

@@ -11,7 +11,6 @@ from uuid import UUID
 from ...domain.block.block import Block, Material, TokenCount, make_block
 from ...domain.block.known import choose_facts
 from ...domain.block.passages import Candidate, LeftOut, LeftOutReason, Weigh
-from ...domain.block.small_talk import is_small_talk
 from ...domain.checks import check_tokens
 from ...domain.context import MemoryContext, QuestionKind
 from ...domain.episode import Episode, EpisodeSnippet, Scope, Turn, check_name
@@ -20,7 +19,7 @@ from ...domain.facts import Fact
 from ...domain.ids import new_id
 from ...domain.message import Json, Message, MessageLike, parse_message
 from ...domain.policy import EpisodicRecallConfig, MemoryConfig
-from ...domain.search.question_kind import Question
+from ...domain.search.question_kind import Question, is_small_talk
 from ...domain.window import fit_messages, parse_history
 from ...ports.values import EpisodeQuery
 from .. import facts

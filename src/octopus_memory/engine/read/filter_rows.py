@@ -8,10 +8,10 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from ...domain.checks import RecallFilters, has_all
 from ...domain.episode import Scope
 from ...domain.message import Role
 from ...domain.search.features import ASSISTANT, SYSTEM, TOOL, USER
-from ...domain.search.filters import RecallFilters, has_all
 from ...ports.index import ScopeView
 from ..core.runtime import Runtime
 

@@ -15,7 +15,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.checks import check_limit
+from ...domain.checks import NO_FILTERS, RecallFilters, check_limit
 from ...domain.episode import (
     Episode,
     EpisodeSnippet,
@@ -29,14 +29,12 @@ from ...domain.episode import (
 )
 from ...domain.errors import EmbedderFailed, InvalidInput, InvalidSetting
 from ...domain.message import Role
-from ...domain.search import term_hashing
+from ...domain.search import row_format
 from ...domain.search.bm25 import LexicalScores, QueryTerms
 from ...domain.search.features import SUMMARY
-from ...domain.search.filters import NO_FILTERS, RecallFilters
 from ...domain.search.languages import Reading
-from ...domain.search.query import QueryPlan, plan_query
+from ...domain.search.query import QueryPlan, plan_query, respell
 from ...domain.search.ranking import Ranking, Signals, rank
-from ...domain.search.spelled_names import respell
 from ...ports.index import AskProbe, Probe, ScopeView
 from ...ports.models import Embedder
 from ...ports.values import SUMMARY_ORDINAL
@@ -174,7 +172,7 @@ def planned(runtime: Runtime, scope: Scope, ask: Ask, view: ScopeView) -> QueryP
     """Analyze a question, with the speakers of the scope."""
     if not view.speakers:
         return _plan(runtime, scope, ask)
-    speakers = [term_hashing.numbers(name).tolist() for name in view.speakers]
+    speakers = [row_format.numbers(name).tolist() for name in view.speakers]
     if _NAME_INSIDE.search(ask.query) is not None:
         query = respell(ask.query, _speaker_names(runtime, scope, view))
         ask = replace(ask, query=query)

@@ -1,19 +1,21 @@
-"""Export of one user, line by line, with constant memory."""
+"""Export of one user, line by line, with constant memory; entries of the ledger follow."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from uuid import UUID
 
 from ...domain.episode import Scope, Session, check_name
 from ...domain.errors import EpisodeChanged, StoreReadOnly
+from ...domain.ledger import Injected, Injection
 from ...domain.message import Json
 from ...domain.transfer import export_format
-from ...domain.transfer.export_format import LineCount
+from ...domain.transfer.export_format import LineCount, id_beside
+from ...domain.transfer.export_reader import injection_line
 from ..core import audit
 from ..core.runtime import Runtime
 from ..write import prepare
-from . import ledger
 
 _PAGE = 100
 
@@ -85,7 +87,7 @@ def _scope(runtime: Runtime, scope: Scope) -> Iterator[dict[str, Json]]:
                 yield from _episode(runtime, scope, episode_id)
         after = sessions[-1].id
     if facts or after is not None:
-        yield from ledger.lines(runtime, scope)
+        yield from ledger_lines(runtime, scope)
 
 
 def _session_line(runtime: Runtime, session: Session) -> dict[str, Json]:
@@ -119,3 +121,36 @@ def _episode(runtime: Runtime, scope: Scope, episode_id: UUID) -> Iterator[dict[
         raise EpisodeChanged(kept.episode.session_id)
     yield from map(export_format.fact_line, stored.facts)
     yield export_format.episode_end_line(episode_id, given)
+
+
+_LEDGER_PAGE = 500
+
+
+def ledger_lines(runtime: Runtime, scope: Scope) -> Iterator[dict[str, Json]]:
+    after: UUID | None = None
+    while page := runtime.store.injections(scope, after=after, limit=_LEDGER_PAGE):
+        yield from map(injection_line, page)
+        after = page[-1].id
+
+
+def bring_in(runtime: Runtime, scope: Scope, entry: Injection) -> int:
+    """Store an entry of an export; returns 1, or 0 if it exists or names no stored episode.
+
+    An episode whose id exists in another scope was imported with another id, and so is its entry.
+    """
+    names = (scope.tenant, scope.agent, scope.user)
+    beside = {own: id_beside(own, *names) for own in entry.episode_ids}
+    holders = runtime.store.locate([*beside, *beside.values()])
+    ids = {own: own if holders.get(own) == scope else beside[own] for own in beside}
+
+    def here(items: tuple[Injected, ...]) -> tuple[Injected, ...]:
+        return tuple(
+            item if item.episode_id is None else replace(item, episode_id=ids[item.episode_id])
+            for item in items
+        )
+
+    query = None
+    if entry.query is not None:
+        query = runtime.guard(scope, numbered=False).text(entry.query)
+    arrived = replace(entry, shown=here(entry.shown), cut=here(entry.cut), query=query)
+    return runtime.store.record_injections(scope.tenant, [(scope, arrived)])

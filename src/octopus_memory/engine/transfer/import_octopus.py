@@ -17,26 +17,67 @@ from ...domain.errors import InvalidInput, InvalidMessage
 from ...domain.facts import Fact
 from ...domain.message import Message, parse_message
 from ...domain.policy import MemoryConfig
-from ...domain.transfer.export_format import EpisodeRecord, id_beside
+from ...domain.retention import Stage, is_overdue
+from ...domain.transfer.export_format import EpisodeRecord, ImportReport, id_beside
 from ...domain.transfer.export_reader import (
     ExportLine,
     episode_of,
     fact_of,
+    injection_of,
     message_keys_of,
     parse_line,
     placeholders_of,
     read_lines,
     session_of,
 )
-from ...domain.transfer.ledger_lines import injection_of
+from ...domain.transfer.transcripts import ImportSource
 from ...ports.values import ImportedEpisode, MessageKeys, NewSummary, NewTurn, Placeholder
-from ..core import found_facts
+from ..core import pii_guard
 from ..core.pii_guard import Guard
 from ..core.runtime import Runtime
 from ..write import close, prepare
 from ..write.settings_retry import retry_on_settings_change
-from . import ledger
-from .import_run import ImportRun
+from . import export
+
+
+class ImportRun:
+    """An import: its arguments, and the report so far."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        tenant: str,
+        user: str | None,
+        agent: str | None,
+        source: ImportSource,
+    ) -> None:
+        self.runtime, self.tenant, self.user, self.agent = runtime, tenant, user, agent
+        self.source = source
+        self.now = runtime.clock.now()
+        self.report = ImportReport(source=source.value)
+
+    def count(self, **more: int) -> None:
+        added = {name: getattr(self.report, name) + number for name, number in more.items()}
+        self.report = replace(self.report, **added)
+
+    def bring(self, brought: ImportedEpisode, *, turns: int, has_new_id: bool = False) -> None:
+        if not self.runtime.store.import_episode(brought):
+            self.count(passed_over=1)
+            return
+        late = self._is_overdue(brought.kept)
+        found = () if brought.summary is None else brought.summary.facts or ()
+        facts = len(brought.facts) + len(found)
+        new = int(has_new_id)
+        self.count(episodes=1, turns=turns, facts=facts, given_new_ids=new, overdue=int(late))
+
+    def _is_overdue(self, kept: EpisodeRecord) -> bool:
+        if kept.aged_from is None:
+            return False
+        scope = kept.episode.scope
+        policy = self.runtime.config(scope.tenant, scope.agent).retention
+        stage = Stage.ARCHIVED if kept.episode.is_archived else Stage.ACTIVE
+        return is_overdue(stage, policy, since=kept.aged_from, now=self.now)
+
 
 _BATCH = 100
 _SMALL = 4 * 1024 * 1024
@@ -67,7 +108,7 @@ def import_lines(run: ImportRun, pieces: Iterable[str]) -> None:
                 _given_fact(run.runtime, run, scope, fact_of(line, None))
             case "injection" if scope is not None:
                 entry = injection_of(line)
-                run.count(injections=ledger.bring_in(run.runtime, scope, entry))
+                run.count(injections=export.bring_in(run.runtime, scope, entry))
             case "session" if scope is not None:
                 session = session_of(line, scope)
                 _check_metadata(line, session)
@@ -95,7 +136,7 @@ def _given_fact(runtime: Runtime, run: ImportRun, scope: Scope, fact: Fact) -> N
     episode.
     """
     guard = runtime.guard(scope, numbered=False)
-    safe = found_facts.redacted(fact, guard)
+    safe = pii_guard.redacted(fact, guard)
     run.count(facts=runtime.store.add_facts(scope, [safe], settings=guard.settings))
 
 
@@ -143,7 +184,7 @@ def _bring(
     ready = _ready(_NewTurns(runtime, scope, turns, guard, is_copy=is_copy), turns)
     summary = _summary(runtime, kept, guard)
     facts = [
-        found_facts.redacted(fact, guard)
+        pii_guard.redacted(fact, guard)
         for fact in _facts(turns.facts, kept.episode.id, scope if is_copy else None)
     ]
     brought = ImportedEpisode(

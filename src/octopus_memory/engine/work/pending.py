@@ -13,7 +13,6 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain import boundary
 from ...domain.config_layers import Layer, resolved
 from ...domain.episode import Episode, Scope, Turn
 from ...domain.errors import (
@@ -25,10 +24,10 @@ from ...domain.errors import (
     StoreError,
     for_log,
 )
+from ...domain.facts import TENANT_SETTINGS
 from ...domain.message import Role
-from ...domain.policy import MemoryConfig
+from ...domain.policy import MemoryConfig, has_expired
 from ...domain.search.terms import passage
-from ...domain.sharing import TENANT_SETTINGS
 from ...ports.models import Summarizer
 from ...ports.recall_rows import Work, WorkKind
 from ...ports.store import Capability
@@ -351,7 +350,7 @@ def _has_expired(runtime: Runtime, found: OpenEpisode, now: datetime) -> bool:
         session = runtime.config(scope.tenant, scope.agent).session
     except InvalidSetting:
         return False
-    return boundary.has_expired(
+    return has_expired(
         started_at=found.opened_at, last_seen_at=found.touched_at, at=now, config=session
     )
 

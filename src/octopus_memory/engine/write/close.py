@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
-from ...domain import boundary
 from ...domain.episode import (
     MOST_FACTS,
     SUMMARY_LIMIT,
@@ -29,9 +28,10 @@ from ...domain.errors import (
     for_log,
 )
 from ...domain.facts import Fact, FactOrigin
+from ...domain.policy import end_time
 from ...ports.recall_rows import Work
 from ...ports.values import Append, Closing, Lexical, NewSummary, SummarySource, Target
-from ..core import found_facts
+from ..core import pii_guard
 from ..core.pii_guard import Guard
 from ..core.runtime import Runtime
 from . import index_turns
@@ -83,7 +83,7 @@ def close(
             made_of=made_of,
             reason=EndReason(reason),
             ended_at=ended_at
-            or boundary.end_time(
+            or end_time(
                 last_message_at=episode.last_message_at, now=runtime.clock.now(), config=config
             ),
             summary=summary,
@@ -228,7 +228,7 @@ def closing_for(
 
 
 def _by_rules(runtime: Runtime, turns: Sequence[Turn]) -> tuple[Fact, ...]:
-    return found_facts.found(turns, runtime.extractive.facts(turns), FactOrigin.RULES)
+    return pii_guard.found(turns, runtime.extractive.facts(turns), FactOrigin.RULES)
 
 
 def summary_of(runtime: Runtime, scope: Scope, turns: Sequence[Turn]) -> NewSummary | None:
@@ -263,7 +263,7 @@ def _protected(
             new = replace(new, facts=_by_rules(runtime, turns))
     return replace(
         new,
-        facts=None if new.facts is None else found_facts.guarded(new.facts, own),
+        facts=None if new.facts is None else pii_guard.guarded(new.facts, own),
         settings=own.settings,
         # Read last, when every number is assigned.
         placeholders=() if guard is not None else own.new(),
@@ -350,7 +350,7 @@ def new_summary(
     lexical = summary_lexical(runtime, scope, summary, by)
     found = None
     if turns is not None and summary.facts and by != BY_CALLER:
-        found = found_facts.found(turns, summary.facts, FactOrigin.MODEL)
+        found = pii_guard.found(turns, summary.facts, FactOrigin.MODEL)
     summary = replace(summary, facts=())
     return NewSummary(summary=summary, by=by, lexical=lexical, improve=improve, facts=found)
 

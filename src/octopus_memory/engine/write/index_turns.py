@@ -18,7 +18,7 @@ from ...domain.message import Role
 from ...domain.policy import MemoryConfig
 from ...ports.recall_rows import UnindexedTurns
 from ...ports.values import IndexEntry, Lexical
-from ..core import found_facts
+from ..core import pii_guard
 from ..core.runtime import Runtime
 from .prepare import wants_vector
 
@@ -163,7 +163,7 @@ def _facts(runtime: Runtime, found: UnindexedTurns, said: Sequence[Turn]) -> tup
     # Numbers of placeholders count within an episode, and are given when its text is stored.
     guard = runtime.guard(found.scope, numbered=False)
     guard.hear([turn.message for turn in said])
-    return found_facts.guarded(found_facts.found(said, stated, FactOrigin.RULES), guard)
+    return pii_guard.guarded(pii_guard.found(said, stated, FactOrigin.RULES), guard)
 
 
 def _question_before(runtime: Runtime, found: UnindexedTurns, first: Turn) -> Turn | None:

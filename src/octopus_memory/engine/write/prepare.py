@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ...domain.checks import check_token_counts
 from ...domain.episode import Scope, Turn, check_name
-from ...domain.forget_wish import about_forgetting
+from ...domain.forget import about_forgetting
 from ...domain.ids import KEY_DIGEST_SIZE, KEY_SALT_SIZE, new_ids
 from ...domain.message import Message, Role, message_tokens
 from ...domain.policy import MemoryConfig

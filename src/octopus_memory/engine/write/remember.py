@@ -9,7 +9,6 @@ from datetime import datetime
 from functools import partial
 from uuid import UUID
 
-from ...domain import boundary, tool_calls
 from ...domain.checks import (
     Times,
     check_metadata,
@@ -28,8 +27,8 @@ from ...domain.errors import (
     ToolResultWithoutCall,
 )
 from ...domain.ids import new_id
-from ...domain.message import Json, Message, MessageLike
-from ...domain.policy import MemoryConfig
+from ...domain.message import Json, Message, MessageLike, check_tool_results
+from ...domain.policy import MemoryConfig, end_time
 from ...domain.retention import Stage, is_overdue, overdue_warning
 from ...ports.values import Append, KeyTaken, NewTurn, Target
 from ..core.pii_guard import Guard
@@ -333,14 +332,14 @@ def store(
     turns = prepare.new_turns(
         runtime, scope, parsed, times, config, None, guard, index=lists.indexed
     )
-    tool_calls.check_results(parsed, lambda _: set())
+    check_tool_results(parsed, lambda _: set())
     check_metadata(metadata)
     for field, count in (("input_tokens", input_tokens), ("output_tokens", output_tokens)):
         if count is not None:
             check_tokens(field, count)
     episode_id = new_id()
     if ended_at is None:
-        ended_at = boundary.end_time(last_message_at=max(times), now=now, config=config.session)
+        ended_at = end_time(last_message_at=max(times), now=now, config=config.session)
     closing = close.closing_for(
         runtime,
         scope,

@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
-from ...domain import boundary, tool_calls
 from ...domain.episode import EndReason, Episode, Scope, check_name
 from ...domain.errors import EpisodeArchived, EpisodeClosed, EpisodeNotFound
 from ...domain.ids import as_id, new_id
-from ...domain.message import Role
-from ...domain.policy import MemoryConfig
+from ...domain.message import Role, check_tool_results, open_calls
+from ...domain.policy import MemoryConfig, has_expired
 from ...ports.values import NewTurn, SessionState, Target
-from ..core.open_episodes import CachedEpisode
-from ..core.runtime import Runtime
+from ..core.runtime import CachedEpisode, Runtime
 from . import close
 
 
@@ -193,7 +191,7 @@ def open_episode_of(
     if state is None or state.episode is None or not state.episode.is_open:
         return None
     episode = state.episode
-    expired = boundary.has_expired(
+    expired = has_expired(
         started_at=episode.started_at,
         last_seen_at=state.session.last_seen_at,
         at=at,
@@ -221,7 +219,7 @@ def _check_turns(
     def open_before(call_ids: set[str]) -> set[str]:
         return set() if episode is None else _open_calls(runtime, scope, episode, call_ids)
 
-    tool_calls.check_results([turn.message for turn in turns], open_before)
+    check_tool_results([turn.message for turn in turns], open_before)
 
 
 def _open_calls(runtime: Runtime, scope: Scope, episode: Episode, call_ids: set[str]) -> set[str]:
@@ -231,7 +229,7 @@ def _open_calls(runtime: Runtime, scope: Scope, episode: Episode, call_ids: set[
     while missing and stop > 0:
         start = max(0, stop - 64)
         turns = runtime.store.turns(scope, episode.id, start=start, stop=stop)
-        mentioned = tool_calls.calls(turn.message for turn in turns)
+        mentioned = open_calls(turn.message for turn in turns)
         found |= {call_id for call_id in missing if mentioned.get(call_id)}
         missing -= mentioned.keys()
         stop = start

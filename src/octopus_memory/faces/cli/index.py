@@ -13,7 +13,7 @@ from .progress import bar, watch_backlog
 from .terminal import Screen, counted
 
 if TYPE_CHECKING:
-    from ...engine.work.mirror_verify import IndexReport
+    from ...engine.work.mirror import IndexReport
 
 index = typer.Typer(help="The mirror of the vectors in pgvector or Qdrant.", no_args_is_help=True)
 _DIFFERS = 1

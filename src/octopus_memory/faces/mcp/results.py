@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ...domain.block.block import RECORD, Said, fenced, quoted, speaker, spoken
-from ...domain.block.recalled import forget_list, forgotten_line
+from ...domain.block.layout import forget_list, forgotten_line
 from ...domain.episode import SUMMARY_LIMIT, Episode, EpisodeSnippet, Turn, TurnHit
 from ...domain.erasure import EraseReceipt
 from ...domain.facts import FACT_LIMIT, Fact

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ...domain.episode import Scope
-from ...domain.search import term_hashing
+from ...domain.search import row_format
 from ...domain.search.bm25 import QueryTerms
 from ...ports.index import RecallIndex, ScopeView
 from ...ports.recall_rows import Work
@@ -90,7 +90,7 @@ def has_vector(view: ScopeView) -> list[bool]:
 
 def rows_with(view: ScopeView, word: str) -> list[int]:
     """Rows that a search for one word finds."""
-    terms, _, _ = term_hashing.unpack_all([make_lexical(word).terms])
+    terms, _, _ = row_format.unpack_all([make_lexical(word).terms])
     return [int(row) for row in np.flatnonzero(view.postings.score(QueryTerms.only(terms)).row)]
 
 

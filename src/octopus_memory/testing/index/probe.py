@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ...domain.episode import Scope
-from ...domain.search import term_hashing
+from ...domain.search import row_format
 from ...domain.search.bm25 import QueryTerms
 from ...ports.index import Probe, RecallIndex, ScopeView
 from ...ports.store import EpisodeStore
@@ -75,7 +75,7 @@ class ProbeTests(IndexTests):
     ) -> None:
         writes = _fill(store)
         embed(store, index)
-        terms, _, _ = term_hashing.unpack_all([make_lexical("special7").terms])
+        terms, _, _ = row_format.unpack_all([make_lexical("special7").terms])
         view = _view(eager_index, Probe(vector=None, terms=terms, episodes=1))
         best = int(np.argmax(view.postings.score(QueryTerms.only(terms)).row))
         assert turn_refs(view)[best] == (writes[7].episode_id, 0)

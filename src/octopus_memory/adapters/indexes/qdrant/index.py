@@ -20,9 +20,8 @@ from ....domain.errors import IndexUnavailable, InvalidSetting
 from ....ports.index import Probe, ScopeView
 from ....ports.recall_rows import RecallState, Work
 from ....ports.store import EpisodeStore
+from ..cached_index import NO_COSINES, Cosines, RemoteIndex, partial_view
 from ..exact import pack
-from ..partial_view import partial_view
-from ..remote_index import NO_COSINES, Cosines, RemoteIndex
 from ..scope_cache import DEFAULT_CACHE_BYTES
 from .mirror import Floats, Layout, NoCollection, QdrantClient, QdrantMirror
 

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....domain.errors import IndexUnavailable
-from ....domain.search import bm25, term_hashing, vectors
+from ....domain.search import bm25, row_format
+from ....domain.search.row_format import dimension_of, unpack_vectors
 from ....ports.index import IndexMirror, MirrorRow, Probe
 from ....ports.recall_rows import Removal, RowPart
 from ....ports.values import SUMMARY_ORDINAL
@@ -259,8 +260,8 @@ class QdrantMirror(IndexMirror):
 def _point(given: MirrorRow) -> models.PointStruct:
     row = given.row
     assert row.vector is not None
-    dense = vectors.unpack([row.vector], vectors.dimension_of(row.vector))[0]
-    terms, counts, _ = term_hashing.unpack_all([row.lexical.terms])
+    dense = unpack_vectors([row.vector], dimension_of(row.vector))[0]
+    terms, counts, _ = row_format.unpack_all([row.lexical.terms])
     # Terms with equal hashes are added up: a sparse vector's indices must be unique.
     unique, inverse = np.unique(terms, return_inverse=True)
     values = np.bincount(inverse, weights=bm25.alone(counts), minlength=len(unique))

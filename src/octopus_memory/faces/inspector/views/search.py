@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta
 
-from ....domain.episode import Scope
+from ....domain.episode import Scope, TurnSearch
 from ....domain.errors import InvalidInput
-from ....domain.overview import TurnSearch
 from ..visit import Answer, Page, Visit
 from .replay import SEES
 from .users import after_of

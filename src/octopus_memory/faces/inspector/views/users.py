@@ -9,7 +9,7 @@ from ....domain.episode import Scope
 from ..visit import Answer, Page, Visit
 
 if TYPE_CHECKING:
-    from ....domain.overview import ScopeOverview, TenantOverview
+    from ....domain.episode import ScopeOverview, TenantOverview
 
 _PAGE = 25
 _TENANTS = 50

@@ -10,10 +10,9 @@ from pydantic import ConfigDict, Field
 
 from ....domain.audit import AuditEntry
 from ....domain.erasure import EraseReceipt
-from ....domain.facts import FactKind
+from ....domain.facts import MOST_SHARING, FactKind
 from ....domain.identity import AccessRole, Principal
 from ....domain.retention import Hold
-from ....domain.sharing import MOST_SHARING
 from ....engine.memory import Memory
 from ....engine.tenant import MemoryTenant
 from ..problems import Refused

@@ -9,9 +9,8 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 from fastapi import Header, Query, Request, Response
 
 from ....calls import ScopeCalls
-from ....domain.episode import Episode, EpisodeSnippet, Turn, TurnHit
+from ....domain.episode import Episode, EpisodeSnippet, Page, Turn, TurnHit
 from ....domain.identity import AccessRole, Principal
-from ....domain.page import Page
 from ....domain.replay import EpisodeReplay
 from ....engine.scope import MemoryScope
 from ....engine.tenant import MemoryTenant

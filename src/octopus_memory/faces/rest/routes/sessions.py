@@ -9,9 +9,8 @@ from fastapi import Query
 
 from ....calls import ScopeCalls
 from ....domain.context import MemoryContext
-from ....domain.episode import Session, Turn
+from ....domain.episode import Page, Session, Turn
 from ....domain.identity import AccessRole, Principal
-from ....domain.page import Page
 from ....domain.replay import SessionReplay
 from ....engine.memory import Memory
 from ....engine.scope import MemoryScope

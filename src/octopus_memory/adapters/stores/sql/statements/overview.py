@@ -12,7 +12,7 @@ from ..lazy import Connection, sa, schema, without_snapshot
 from . import common
 
 if TYPE_CHECKING:
-    from .....domain.overview import ScopeOverview, ScopeSearch, TenantOverview
+    from .....domain.episode import ScopeOverview, ScopeSearch, TenantOverview
 
 _LAST_CHARACTER = chr(0x10FFFF)
 _READ_AT_ONCE = 25_000
@@ -20,7 +20,7 @@ _READ_AT_ONCE = 25_000
 
 @without_snapshot
 def tenants(conn: Connection, *, after: str | None = None, limit: int) -> list[TenantOverview]:
-    from .....domain.overview import TenantOverview
+    from .....domain.episode import TenantOverview
 
     name = schema.scopes.c.tenant
     statement = sa.select(name, sa.func.count().label("scopes")).group_by(name)
@@ -120,7 +120,7 @@ def _up_to(end: sa.Row[Any]) -> sa.ColumnElement[bool]:
 def _page(
     conn: Connection, tenant: str, found: Sequence[sa.Row[Any]], last: sa.Row[Any] | None
 ) -> ScopeSearch:
-    from .....domain.overview import ScopeSearch
+    from .....domain.episode import ScopeSearch
 
     reached = None if last is None else Scope(tenant=tenant, agent=last.agent, user=last.user)
     return ScopeSearch(found=_overviews(conn, tenant, found), reached=reached)
@@ -164,7 +164,7 @@ def _overviews(
     counts: dict[int, dict[str, Any]] = {}
     for some in common.chunks([row.id for row in found]):
         counts |= _counts(conn, tenant, some)
-    from .....domain.overview import ScopeOverview
+    from .....domain.episode import ScopeOverview
 
     return tuple(
         ScopeOverview(

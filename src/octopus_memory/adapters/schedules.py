@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from cronsim import CronSim, CronSimError
 
-from ...domain.errors import InvalidSetting
+from ..domain.errors import InvalidSetting
 
 _SETTING = "retention_schedule"
 _FIELDS = 5

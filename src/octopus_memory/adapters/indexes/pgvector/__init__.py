@@ -1,1 +1,0 @@
-"""Recall index on pgvector, in the PostgreSQL store's own database."""

@@ -1,1 +1,0 @@
-"""Retention: the job, due episodes, holds, restore."""
