@@ -32,9 +32,9 @@ _CALLS = ("aio", "engine", "wiring", "remote", "episode_block", "integrations")
 _FIRST = (
     "EpisodicMemory",
     "MemoryScope",
+    "MemoryContext",
     "EpisodeInHand",
     "wrap",
-    "MemoryContext",
     "Episode",
     "Fact",
 )
@@ -139,13 +139,24 @@ def api_pages() -> dict[str, str]:
         if home == "domain.errors":
             groups["errors"].append(name)
         else:
-            groups["calls" if home.startswith(_CALLS) else "values"].append(name)
+            is_call = home.startswith(_CALLS) or name in _FIRST[:3]
+            groups["calls" if is_call else "values"].append(name)
     modules = (ROOT / "src" / PACKAGE / "ports").glob("[!_]*.py")
     groups["ports"] = [f"ports.{path.stem}" for path in modules]
     return {
-        group: _INTROS[group] + "".join(f"\n::: {PACKAGE}.{name}\n" for name in _ordered(names))
+        group: _INTROS[group] + "".join(map(_api_of, _ordered(names)))
         for group, names in groups.items()
     }
+
+
+def _api_of(name: str) -> str:
+    """Return the directive for a name, with the members of a class in the order of the overview."""
+    overview = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
+    section = re.search(rf"^## `{name}`\n(.*?)(?=^## )", overview, re.MULTILINE | re.DOTALL)
+    rows = re.findall(r"^\| (`.*?) \|", section[1], re.MULTILINE) if section else []
+    members = dict.fromkeys(re.findall(rf"`(?:{name}\.)?(\w+)(?=[`(])", " ".join(rows)))
+    chosen = f"    options: {{group_by_category: false, members: [{', '.join(members)}]}}\n"
+    return f"\n::: {PACKAGE}.{name}\n" + (chosen if members else "")
 
 
 def _ordered(names: list[str]) -> list[str]:
