@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
 
 from ...domain import identity
 from ...domain.audit import AuditDraft
-from ...domain.errors import InvalidInput
+from ...domain.errors import InvalidInput, StoreReadOnly
 from ...domain.identity import AccessRole, ApiKey, NewKey, Principal
 from ...ports.admin import ApiKeys as StoredKeys
 from ...ports.models import Clock
@@ -216,4 +217,6 @@ class KeyRing:
             if len(self._noted) >= _MOST_KNOWN:
                 self._noted.clear()
             self._noted[key_id] = now
-        self._keys.update_key(key_id, used_at=self._clock.now())
+        # A service on a replica only reads, and its keys are valid all the same.
+        with suppress(StoreReadOnly):
+            self._keys.update_key(key_id, used_at=self._clock.now())

@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 _OLDEST = 15
 _CHECKED = 20
 """Users whose rows are looked for on a database that was distributed."""
+_READING = ("read-only", "standby")
+"""Values of libpq's `target_session_attrs` with which a URL asks for a server that only reads."""
 # Both sides notice a vanished peer within about a minute.
 _KEEPALIVE: dict[str, Any] = {
     "keepalives_idle": 30,
@@ -102,6 +104,11 @@ class PostgresStore(SqlStore):
     @property
     def _where(self) -> str:
         return f"PostgreSQL database {self._url.database!r} at {self._url.host or 'a local socket'}"
+
+    @property
+    def read_only(self) -> bool:
+        """True by the URL alone, because a primary that is failing over must not stay read-only."""
+        return self._url.query.get("target_session_attrs") in _READING
 
     def translate(self, error: sa.exc.DBAPIError) -> StoreError:
         return errors.translate(error, self._where)
@@ -173,11 +180,15 @@ class PostgresStore(SqlStore):
     def _prepare_schema(self) -> None:
         with self._translated(), self._alone.connect() as conn:
             _check_server(conn)
+            if self.read_only:
+                migrate.ensure_current(self._schema, self._schema, read_only=True)
+                self._placing = self._recognize(conn)
+                return
             # Of two processes that open an empty database, one creates the tables.
             conn.exec_driver_sql("BEGIN")
             conn.exec_driver_sql(_DISABLE_TIMEOUTS)
             conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_key("schema"))))
-            migrate.ensure_current(self._schema, self._schema, read_only=self.read_only)
+            migrate.ensure_current(self._schema, self._schema, read_only=False)
             self._placing = self._recognize(conn)
             with self._schema.begin() as owner:
                 security.protect(owner)
