@@ -148,11 +148,14 @@ class Load:
         threads.append(self._thread(self._erase_some))
         for thread in threads:
             thread.start()
-        until = time.monotonic() + seconds
+        due = time.monotonic()
+        until = due + seconds
         while not self._stop.is_set():
             left = until - time.monotonic()
             if kill_every is not None and (left >= kill_every or self.services.kills < least_kills):
-                self._stop.wait(kill_every)
+                # The time of a restart counts.
+                due = max(due + kill_every, time.monotonic())
+                self._stop.wait(due - time.monotonic())
                 self.services.kill_one()
             elif left > 0:
                 self._stop.wait(left)
