@@ -31,7 +31,6 @@ from typing import Any
 from benchmarks.load_books import User, faults_of, lives_in, turns_of
 from benchmarks.load_processes import OCTOPUS, Program, free_port
 from octopus_memory import EpisodicMemory
-from octopus_memory.engine.privacy import api_keys
 from octopus_memory.ports.recall_rows import WorkKind
 
 PREFIX, AGENT = "/api/octopus", "hr"
@@ -375,8 +374,7 @@ def _tokens(url: str) -> tuple[str, str]:
     with EpisodicMemory.open(url, embedder="hashing", background=False) as memory:
 
         def made(role: str, agents: list[str] | None) -> str:
-            return api_keys.make_key(
-                memory.runtime,
+            return memory.api_keys.create(
                 tenant="default",
                 role=role,
                 name=f"load {role}",
