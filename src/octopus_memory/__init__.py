@@ -73,13 +73,8 @@ from .domain.policy import (
 )
 
 if TYPE_CHECKING:
-    from .aio import (
-        AsyncEpisodeInHand,
-        AsyncEpisodicMemory,
-        AsyncMemoryScope,
-        AsyncMemoryTenant,
-        AsyncRemoteMemory,
-    )
+    from .aio import AsyncEpisodicMemory, AsyncMemoryTenant
+    from .async_scope import AsyncEpisodeInHand, AsyncMemoryScope
     from .domain.audit import AuditCheck, AuditEntry
     from .domain.block.passages import LeftOut, LeftOutReason, Passage
     from .domain.context import MemoryContext
@@ -102,6 +97,7 @@ if TYPE_CHECKING:
     from .ports.admin import StoreStats
     from .ports.recall_rows import Backlog
     from .remote import RemoteMemory, RemoteScope
+    from .remote.aio import AsyncRemoteMemory
     from .wiring import EpisodicMemory
 
 __version__ = "0.1.0"
@@ -222,13 +218,9 @@ __all__ = [
 ]
 
 _LATER = {
-    "aio": (
-        "AsyncEpisodeInHand",
-        "AsyncEpisodicMemory",
-        "AsyncMemoryScope",
-        "AsyncMemoryTenant",
-        "AsyncRemoteMemory",
-    ),
+    "aio": ("AsyncEpisodicMemory", "AsyncMemoryTenant"),
+    "async_scope": ("AsyncEpisodeInHand", "AsyncMemoryScope"),
+    "remote.aio": ("AsyncRemoteMemory",),
     "domain.audit": ("AuditCheck", "AuditEntry"),
     "domain.context": ("MemoryContext",),
     "domain.erasure": ("EraseProgress", "EraseReceipt"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, overload
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from .domain.errors import EpisodeClosed, EpisodeNotFound, FactNotFound
 from .domain.message import Json, MessageLike, Role
 from .domain.wire import call
 from .episode_block import EpisodeInHand
+from .flow import Steps, ask, both
 
 if TYPE_CHECKING:
     from .domain.block.layout import TokenCount
@@ -384,6 +386,7 @@ class ScopeCalls:
     @overload
     def forget(self, *, confirm: str, actor: str | None = None) -> ForgetReceipt: ...
 
+    @both
     def forget(
         self,
         about: str | None = None,
@@ -392,7 +395,7 @@ class ScopeCalls:
         facts: Collection[Fact | UUID | str] = (),
         confirm: str | None = None,
         actor: str | None = None,
-    ) -> ForgetPreview | ForgetReceipt:
+    ) -> Steps[ForgetPreview | ForgetReceipt]:
         """Preview what the user said about something, or with `confirm` remove what was previewed.
 
         A preview finds the turns, sentences, facts and lines of summaries that are clearly about
@@ -407,8 +410,11 @@ class ScopeCalls:
 
         check_forget(about, turns, facts, confirm)
         if confirm is not None:
-            return self._forget_confirmed(confirm, actor=actor)
-        return self._forget_preview(about, turns, facts, actor=actor)
+            receipt: ForgetReceipt = yield from ask(self, "_forget_confirmed", confirm, actor=actor)
+            return receipt
+        given = (about, turns, facts)
+        preview: ForgetPreview = yield from ask(self, "_forget_preview", *given, actor=actor)
+        return preview
 
     @call("POST", "/users/{user_id}/forget")
     def _forget_preview(
@@ -469,6 +475,7 @@ class ScopeCalls:
         """Return how often, when last and in which sessions an episode was shown to a model."""
 
 
+@cache
 def calls() -> dict[str, Callable[..., Any]]:
     """The declared calls, by name."""
     return {

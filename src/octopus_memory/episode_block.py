@@ -5,60 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
 from .domain.checks import Times
 from .domain.episode import EndReason, Episode, Turn
 from .domain.message import Json, Message, MessageLike, ToolCall
+from .flow import Steps, ask, both
 
 if TYPE_CHECKING:
     from .domain.context import MemoryContext
-    from .domain.replay import EpisodeReplay
-
-
-class _Scope(Protocol):
-    """The calls that the block needs of a scope, embedded or remote."""
-
-    def add(
-        self,
-        episode_or_session_id: Episode | UUID | str,
-        messages: MessageLike | Sequence[MessageLike],
-        *,
-        idempotency_key: str | None = None,
-        at: Times = None,
-        tokens: Sequence[int] | None = None,
-        keys: Sequence[str | None] | None = None,
-        index: bool | Sequence[bool] = True,
-    ) -> list[Turn]: ...
-
-    def close_episode(
-        self,
-        episode_id: Episode | UUID | str,
-        reason: EndReason | str = EndReason.USER_CLOSED,
-        summary: str | None = None,
-        key_facts: Sequence[str] | None = None,
-        *,
-        at: datetime | None = None,
-    ) -> Episode: ...
-
-    def get(self, episode_id: Episode | UUID | str) -> EpisodeReplay: ...
-
-    def context(
-        self,
-        message: str | MessageLike,
-        *,
-        history: Sequence[MessageLike] = (),
-        system: str | None = None,
-        budget_tokens: int | None = None,
-        session_id: str | None = None,
-    ) -> MemoryContext: ...
 
 
 class EpisodeInHand:
     """An open episode of one session. After a time-out it continues in the session's next one."""
 
-    def __init__(self, scope: _Scope, episode: Episode) -> None:
+    def __init__(self, scope: Any, episode: Episode) -> None:
+        # A scope of any kind: `ScopeCalls`, which makes these, is above this module.
         self._scope = scope
         self._episode = episode
 
@@ -73,8 +36,10 @@ class EpisodeInHand:
     @property
     def episode(self) -> Episode:
         """The stored episode, read now."""
-        return self._scope.get(self.id).episode
+        found: Episode = self._scope.get(self.id).episode
+        return found
 
+    @both
     def add(
         self,
         role_or_messages: str | MessageLike | Sequence[MessageLike],
@@ -86,7 +51,7 @@ class EpisodeInHand:
         tokens: Sequence[int] | None = None,
         keys: Sequence[str | None] | None = None,
         index: bool | Sequence[bool] = True,
-    ) -> list[Turn]:
+    ) -> Steps[list[Turn]]:
         """Add `("user", "text")`, a message, or a list of messages."""
         messages: MessageLike | Sequence[MessageLike]
         if isinstance(role_or_messages, str):
@@ -95,7 +60,9 @@ class EpisodeInHand:
                 messages["name"] = name
         else:
             messages = role_or_messages
-        stored = self._scope.add(
+        stored: list[Turn] = yield from ask(
+            self._scope,
+            "add",
             self.session_id,
             messages,
             idempotency_key=idempotency_key,
@@ -104,9 +71,11 @@ class EpisodeInHand:
             keys=keys,
             index=index,
         )
-        self._follow(stored)
+        if stored and stored[-1].episode_id != self.id:
+            self._episode = (yield from ask(self._scope, "get", stored[-1].episode_id)).episode
         return stored
 
+    @both
     def add_tool_call(
         self,
         function_name: str,
@@ -117,7 +86,7 @@ class EpisodeInHand:
         duration_ms: int | None = None,
         is_error: bool = False,
         at: datetime | None = None,
-    ) -> list[Turn]:
+    ) -> Steps[list[Turn]]:
         """Add a tool turn that carries the call and its result."""
         call = ToolCall(
             tool_call_id=tool_call_id,
@@ -127,8 +96,10 @@ class EpisodeInHand:
             duration_ms=duration_ms,
             is_error=is_error,
         )
-        return self.add(Message.tool(call), at=at)
+        stored: list[Turn] = yield from ask(self, "add", Message.tool(call), at=at)
+        return stored
 
+    @both
     def context(
         self,
         message: str | MessageLike,
@@ -136,16 +107,20 @@ class EpisodeInHand:
         history: Sequence[MessageLike] = (),
         system: str | None = None,
         budget_tokens: int | None = None,
-    ) -> MemoryContext:
+    ) -> Steps[MemoryContext]:
         """Build the messages for the model, with memories of every session but this one."""
-        return self._scope.context(
+        made: MemoryContext = yield from ask(
+            self._scope,
+            "context",
             message,
             history=history,
             system=system,
             budget_tokens=budget_tokens,
             session_id=self.session_id,
         )
+        return made
 
+    @both
     def close(
         self,
         reason: EndReason | str = EndReason.USER_CLOSED,
@@ -153,8 +128,10 @@ class EpisodeInHand:
         key_facts: Sequence[str] | None = None,
         *,
         at: datetime | None = None,
-    ) -> Episode:
-        self._episode = self._scope.close_episode(self.id, reason, summary, key_facts, at=at)
+    ) -> Steps[Episode]:
+        """Close the episode: see `close_episode` of a scope."""
+        given = (self.id, reason, summary, key_facts)
+        self._episode = yield from ask(self._scope, "close_episode", *given, at=at)
         return self._episode
 
     def __enter__(self) -> Self:
@@ -167,7 +144,3 @@ class EpisodeInHand:
         trace: TracebackType | None,
     ) -> None:
         self.close(EndReason.USER_CLOSED if kind is None else EndReason.ERROR_CLOSED)
-
-    def _follow(self, stored: Sequence[Turn]) -> None:
-        if stored and stored[-1].episode_id != self.id:
-            self._episode = self._scope.get(stored[-1].episode_id).episode

@@ -40,8 +40,8 @@ INSIDE = {
 """What the engine's own classes and the faces use, and the operator's services."""
 AT_ONCE = {"scope", "tenant", "episode", "connect", "export_user"}
 """These only make an object, and wait for nothing."""
-OWN = {"scope", "tenant"}
-"""What a scope and a tenant say they are."""
+OWN = {"scope", "tenant", "connect"}
+"""What a scope and a tenant say they are, and how a memory behind a service is made."""
 AWAITED_PROPERTIES = {(EpisodeInHand, "episode")}
 """A property that reads the store: its twin is a call, which can be awaited."""
 

@@ -63,7 +63,7 @@ def parts(kind: Any) -> tuple[Part, ...]:
         if is_value(hint):
             found += [each._replace(path=f"{name}.{each.path}") for each in parts(hint)]
         else:
-            found.append(Part(_NAMES.get(owner) or _camel(name), name, hint, owner))
+            found.append(Part(_NAMES.get(owner) or camel(name), name, hint, owner))
     return tuple(found)
 
 
@@ -193,7 +193,7 @@ def _bare(kind: Any) -> Any:
     return get_origin(kind) or kind
 
 
-def _camel(name: str) -> str:
+def camel(name: str) -> str:
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))
 

@@ -9,9 +9,10 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from ..aio import AsyncMemoryScope
+from ..async_scope import AsyncMemoryScope
+from ..calls import ScopeCalls
 from ..domain.checks import parse_messages
 from ..domain.episode import Turn, check_name
 from ..domain.errors import (
@@ -31,16 +32,12 @@ from . import alignment, outbox
 from .json_values import digest, plain
 from .repair import reduced, repaired
 
-if TYPE_CHECKING:
-    from ..engine.scope import MemoryScope
-    from ..remote import RemoteScope
-
 __all__ = ["digest", "plain"]
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-AnyScope: TypeAlias = "MemoryScope | RemoteScope | AsyncMemoryScope"
+AnyScope: TypeAlias = ScopeCalls | AsyncMemoryScope
 """A user's memory with one agent: embedded, behind a service, or awaited."""
 OnError: TypeAlias = Literal["continue", "raise"]
 """What an integration does when memory fails: the agent goes on without it, or gets the error."""

@@ -12,6 +12,7 @@ from typing import Any
 from ..domain.episode import SUMMARY_LIMIT
 from ..domain.errors import MissingExtra
 from ..domain.message import Json
+from ..flow import Steps, arun, ask, run
 from .core import AnyScope, Conversation, Unbroken
 from .langgraph_items import (
     OURS,
@@ -24,7 +25,6 @@ from .langgraph_items import (
     session_of,
     texts_of,
 )
-from .twins import Steps, arun, ask, run
 
 try:
     from langgraph.store.base import (
@@ -105,7 +105,7 @@ class OctopusStore(BaseStore):
         name = f"{OURS}{len(prefix)}"
         filters = {"metadata": {name: prefixes(prefix)[name]}}
         while True:
-            hits = yield from ask(talk, "recall_turns", op.query, limit=limit, **filters)
+            hits = yield from ask(talk.sync, "recall_turns", op.query, limit=limit, **filters)
             best: dict[Place, Any] = {}
             for hit in hits:
                 best.setdefault(place_of(hit.session_id), hit)
@@ -132,7 +132,7 @@ class OctopusStore(BaseStore):
             [items] = yield from self._ask(
                 [SearchOp(prefix, limit=_PAGE, offset=page * _PAGE, refresh_ttl=False)]
             )
-            listed = yield from ask(self._talk((prefix, "")), "sessions", page + 1, _PAGE)
+            listed = yield from ask(self._talk((prefix, "")).sync, "sessions", page + 1, _PAGE)
             ids = [each.id for each in listed.items if each.id.startswith(OURS)]
             places |= dict.fromkeys((item.namespace, item.key) for item in items)
             places |= dict.fromkeys(map(place_of, ids))
@@ -165,12 +165,12 @@ class OctopusStore(BaseStore):
             if wanted and not right:
                 given = {"session_id": talk.session_id, "metadata": prefixes(place[0])}
                 said = "\n".join(each["content"] for each in wanted)[:SUMMARY_LIMIT]
-                yield from ask(talk, "store", wanted, summary=said, key_facts=[], **given)
+                yield from ask(talk.sync, "store", wanted, summary=said, key_facts=[], **given)
             for each in old:
                 if each not in right[:1]:
                     ids = [turn.id for turn in each.turns]
-                    yield from ask(talk, "remove_turns", talk.session_id, ids=ids)
-                    yield from ask(talk, "delete", each.episode)  # It is empty now.
+                    yield from ask(talk.sync, "remove_turns", talk.session_id, ids=ids)
+                    yield from ask(talk.sync, "delete", each.episode)  # It is empty now.
 
     def _messages(self, item: Item | None, index: Any) -> list[dict[str, Json]]:
         if item is None:

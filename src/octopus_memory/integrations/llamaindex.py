@@ -13,9 +13,9 @@ from typing import Any
 from ..domain.episode import Turn
 from ..domain.errors import InvalidInput, MissingExtra
 from ..domain.message import Json, Role
+from ..flow import Steps, arun, ask, run
 from .core import AnyScope, Call, Conversation, OnError, Result, items_of, turns_of
 from .tools import FORGET_ABOUT, FORGET_TOOL, RECALL_ABOUT, RECALL_TOOL, MemoryTools
-from .twins import Steps, arun, ask, run
 
 try:
     from llama_index.core.base.llms.types import ChatMessage, MessageRole, ToolCallBlock
@@ -196,7 +196,7 @@ class OctopusMemory(BaseMemory):
 
     def _reset(self) -> Steps[None]:
         if (yield from self._turns()):
-            yield from ask(self._talk, "reset_session", self.session_id)
+            yield from ask(self._talk.sync, "reset_session", self.session_id)
 
 
 def _newest(turns: Sequence[Turn], limit: int) -> Sequence[Turn]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..domain.block.layout import fenced, forget_list, forgotten_line, recalled
 from ..domain.message import Json
 from ..domain.own_words import FORGET_TOOL, RECALL_TOOL
-from .twins import Steps, arun, ask, run
+from ..flow import Steps, arun, ask, run
 
 if TYPE_CHECKING:
     from .core import Conversation
@@ -108,7 +108,7 @@ class MemoryTools:
             filters["sessions"] = [session]
         else:
             filters["leave_out_session"] = self._talk.session_id
-        hits = yield from ask(self._talk, "recall_turns", asked, limit=_LIMIT, **filters)
+        hits = yield from ask(self._talk.sync, "recall_turns", asked, limit=_LIMIT, **filters)
         answer = recalled(hits)
         # A service has its own ledger, and does not know what a model is shown.
         note = getattr(self._talk.sync, "_note_recalled", None)
@@ -119,11 +119,11 @@ class MemoryTools:
 
     def _forget(self, about: str | None, token: str | None) -> Steps[str]:
         if token:
-            receipt = yield from ask(self._talk, "forget", confirm=token)
+            receipt = yield from ask(self._talk.sync, "forget", confirm=token)
             return fenced([forgotten_line(receipt)])
         if not about or not about.strip():
             return fenced(["Nothing was named. Ask the user what to forget."])
-        preview = yield from ask(self._talk, "forget", about)
+        preview = yield from ask(self._talk.sync, "forget", about)
         if not preview.is_clear:
             return fenced(
                 ["Nothing fits clearly. Ask the user to say more precisely what to forget."]

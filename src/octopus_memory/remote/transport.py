@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import random
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit
+from weakref import WeakKeyDictionary
 
-from ..domain.episode import check_name
 from ..domain.errors import (
     InvalidInput,
     MemoryClosed,
@@ -19,6 +21,7 @@ from ..domain.errors import (
     StoreAnswerLost,
     StoreUnavailable,
 )
+from ..flow import Steps
 from . import problems
 
 if TYPE_CHECKING:
@@ -42,8 +45,31 @@ class Failed(Exception):
         self.retry_after = retry_after
 
 
+class Request(NamedTuple):
+    """A request to the service."""
+
+    method: str
+    path: str
+    query: Mapping[str, Any] | None = None
+    body: Any = None
+    headers: Mapping[str, str] | None = None
+    safe: bool = True
+    """Whether it is sent again after a network failure."""
+    done: type[OctopusError] | None = None
+    """The error by which the service refuses a retry of a call that succeeded and whose response
+    was lost. Then its answer is None."""
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of a client's `request`."""
+        given = {name: value for name, value in (self.query or {}).items() if value is not None}
+        if self.body is None:
+            return {"params": given, "headers": self.headers}
+        headers = {"Content-Type": "application/json", **(self.headers or {})}
+        return {"params": given, "content": _written(self.body), "headers": headers}
+
+
 class Transport:
-    """A connection pool to one service. Thread-safe."""
+    """The connections to one service: a pool for threads, and one for each event loop."""
 
     def __init__(
         self,
@@ -56,105 +82,75 @@ class Transport:
     ) -> None:
         if retries < 0:
             raise InvalidInput("retries", "must be 0 or more")
-        self.retries = retries
+        self._retries, self._timeout = retries, timeout
         self._base = _checked_url(url).rstrip("/").removesuffix(_PREFIX) + _PREFIX
         credential = _credential(api_key)
         self._client = client or _make_client(timeout)
         # Stored only there, because httpx hides it in a repr.
         self._client.headers.update(credential)
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
+            WeakKeyDictionary()
+        )
 
-    def acting(self, actor: str | None) -> Transport:
-        """The same connections, with requests in the name of an actor if one is given."""
-        return self if actor is None else _Acting(self, check_name("actor", actor))
-
-    def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        return self.send("GET", path, query=query, safe=True)
-
-    def post(
-        self,
-        path: str,
-        body: Any,
-        *,
-        headers: Mapping[str, str] | None = None,
-        done: type[OctopusError] | None = None,
-    ) -> Any:
-        return self.send("POST", path, body=body, safe=True, headers=headers, done=done)
-
-    def delete(self, path: str, query: Mapping[str, Any] | None = None, *, safe: bool) -> Any:
-        return self.send("DELETE", path, query=query, safe=safe)
-
-    def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, Any] | None = None,
-        body: Any = None,
-        safe: bool,
-        headers: Mapping[str, str] | None = None,
-        done: type[OctopusError] | None = None,
-    ) -> Any:
-        """Send a request and return the response's JSON; a `safe` call is retried after a network
-        failure.
-
-        `done` is the error by which the service refuses a retry of a call that succeeded and whose
-        response was lost. Then None is returned.
-        """
+    def send(self, request: Request) -> Steps[Any]:
+        """Send a request and return the response's JSON, after retries where it is safe."""
         if self._client.is_closed:
             raise MemoryClosed
-        asked = self.arguments(query=query, body=body, headers=headers)
+        asked = request.arguments()
         perhaps_done = False
         for attempt in itertools.count():
             try:
-                return self._try(method, self.url(path), asked, safe=safe)
+                return (yield from self._try(request, asked))
             except Failed as failed:
-                if attempt == self.retries or not (safe or failed.untouched):
+                if attempt == self._retries or not (request.safe or failed.untouched):
                     raise failed.error from failed.__cause__
                 perhaps_done = perhaps_done or not failed.untouched
-                time.sleep(seconds_before(attempt, failed.retry_after))
+                seconds = seconds_before(attempt, failed.retry_after)
             except OctopusError as refused:
-                if done is not None and perhaps_done and isinstance(refused, done):
+                if request.done is not None and perhaps_done and isinstance(refused, request.done):
                     return None
                 raise
+            yield partial(time.sleep, seconds), partial(asyncio.sleep, seconds)
         raise AssertionError
 
-    def _try(self, method: str, url: str, asked: Mapping[str, Any], *, safe: bool) -> Any:
+    def _try(self, request: Request, asked: Mapping[str, Any]) -> Steps[Any]:
         """Send a request once.
 
         :raises Failed: if a retry may succeed
         """
         import httpx
 
+        method, url = request.method, self._base + request.path
         try:
-            response = self._client.request(method, url, **asked)
+            response = yield (
+                lambda: self._client.request(method, url, **asked),
+                lambda: self._loop_client().request(method, url, **asked),
+            )
         except httpx.RequestError as error:
-            raise failure_of(error, method, asked, safe=safe) from error
-        return read_answer(response)
+            raise _failure_of(error, request) from error
+        return _read_answer(response)
 
-    def url(self, path: str) -> str:
-        return self._base + path
+    def _loop_client(self) -> httpx.AsyncClient:
+        """The pool of the loop that runs: connections belong to the loop that made them."""
+        import httpx
 
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers of every request, the credential among them."""
-        return self._client.headers
+        loop = asyncio.get_running_loop()
+        known = self._loops.get(loop)
+        if known is None:
+            limit = httpx.Timeout(self._timeout, connect=min(self._timeout, 5.0))
+            known = httpx.AsyncClient(timeout=limit, headers=self._client.headers)
+            self._loops[loop] = known
+        return known
 
-    def arguments(
-        self,
-        *,
-        query: Mapping[str, Any] | None,
-        body: Any,
-        headers: Mapping[str, str] | None,
-    ) -> dict[str, Any]:
-        """The arguments of a client's `request`."""
-        given = {name: value for name, value in (query or {}).items() if value is not None}
-        if body is None:
-            return {"params": given, "headers": headers}
-        headers = {"Content-Type": "application/json", **(headers or {})}
-        return {"params": given, "content": _written(body), "headers": headers}
-
-    def close(self) -> None:
+    def close(self) -> Steps[None]:
+        """Close the connections of threads and of this loop; those of others end with theirs."""
         self._client.close()
+        yield (lambda: None), self._close_loop
+
+    async def _close_loop(self) -> None:
+        client = self._loops.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
 
 
 def _written(body: Any) -> bytes:
@@ -165,20 +161,18 @@ def _written(body: Any) -> bytes:
         return json.dumps(body).encode()
 
 
-def failure_of(
-    error: httpx.RequestError, method: str, asked: Mapping[str, Any], *, safe: bool
-) -> Failed:
+def _failure_of(error: httpx.RequestError, request: Request) -> Failed:
     """The failure of a request that got no answer."""
     import httpx
 
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return Failed(_unreachable(error), untouched=True)
-    has_key = "Idempotency-Key" in (asked.get("headers") or {})
-    stores = method == "DELETE" or has_key or not safe
+    has_key = "Idempotency-Key" in (request.headers or {})
+    stores = request.method == "DELETE" or has_key or not request.safe
     return Failed(_lost(error) if stores else _unreachable(error))
 
 
-def read_answer(response: httpx.Response) -> Any:
+def _read_answer(response: httpx.Response) -> Any:
     """The JSON of an answer.
 
     :raises Failed: where another try may go better
@@ -254,27 +248,3 @@ def _make_client(timeout: float) -> httpx.Client:
     except ImportError as error:
         raise MissingExtra("client", "EpisodicMemory.connect") from error
     return httpx.Client(timeout=httpx.Timeout(timeout, connect=min(timeout, 5.0)))
-
-
-class _Acting(Transport):
-    """Names an actor in each request; a call inside may name another one."""
-
-    def __init__(self, twin: Transport, actor: str) -> None:
-        self._twin = twin
-        self._actor = {"Octopus-Actor": quote(actor, safe=":@/")}
-
-    def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, Any] | None = None,
-        body: Any = None,
-        safe: bool,
-        headers: Mapping[str, str] | None = None,
-        done: type[OctopusError] | None = None,
-    ) -> Any:
-        named = {**self._actor, **(headers or {})}
-        return self._twin.send(
-            method, path, query=query, body=body, safe=safe, headers=named, done=done
-        )

@@ -12,15 +12,15 @@ import pytest
 
 from octopus_memory import (
     AsyncEpisodicMemory,
+    AsyncRemoteMemory,
     EpisodeClosed,
     EpisodicMemory,
     MemoryClosed,
     RemoteMemory,
     SessionNotFound,
     StoreUnavailable,
-    aio,
+    flow,
 )
-from octopus_memory.aio import AsyncRemoteMemory
 from octopus_memory.engine.memory import Memory
 from tests.support import rest_server
 
@@ -35,8 +35,8 @@ def pool_threads() -> list[str]:
 @pytest.mark.both_databases
 def test_every_kind_of_call_is_answered(memory: EpisodicMemory):
     async def story(url: str, key: str) -> None:
-        aio._threads().shutdown()
-        aio._threads.cache_clear()
+        flow.threads().shutdown()
+        flow.threads.cache_clear()
         async with AsyncEpisodicMemory.connect(url, api_key=key) as remote:
             ana = remote.scope(agent="hr", user="ana", actor="somebody")
             stored = await ana.add("s", TALK, keys=["a", "b"])
@@ -75,7 +75,7 @@ def test_one_client_serves_one_loop_after_the_other(memory: EpisodicMemory):
             if number == 1:
                 await remote.close()
             else:
-                await remote._transport._client().aclose()
+                await remote.sync._transport._loop_client().aclose()
 
         for number in range(2):
             asyncio.run(add(number))

@@ -66,6 +66,25 @@ with RemoteMemory(url, key) as memory:
 print(json.dumps(sorted(sys.modules)))
 """
 
+ASYNC_CONVERSATION = """
+import asyncio
+url, key = sys.argv[2:]
+
+async def talk():
+    async with AsyncRemoteMemory.connect(url, api_key=key) as memory:
+        scope = memory.scope(agent="hr", user="ana")
+        async with scope.episode("monday") as episode:
+            await episode.add("user", "My parking space is number 47.")
+        context = await scope.context("Which parking space is mine?", session_id="tuesday")
+        assert "47" in context.text, context.text
+        assert (await scope.forget("parking space")).items
+        assert (await scope.episodes()).total_count == 1
+        assert (await scope.erase()).is_complete
+
+asyncio.run(talk())
+print(json.dumps(sorted(sys.modules)))
+"""
+
 
 def loaded_by(code: str, *arguments: str) -> list[str]:
     """The modules that a process without the base dependencies has loaded in the end."""
@@ -90,15 +109,20 @@ def test_the_dependencies_are_those_of_the_package():
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    "import_line",
-    ["from octopus_memory import RemoteMemory", "from octopus_memory.remote import RemoteMemory"],
+    "code",
+    [
+        f"from octopus_memory import RemoteMemory\n{CONVERSATION}",
+        f"from octopus_memory.remote import RemoteMemory\n{CONVERSATION}",
+        f"from octopus_memory import AsyncRemoteMemory\n{ASYNC_CONVERSATION}",
+    ],
+    ids=["public", "package", "asyncio"],
 )
-def test_a_client_needs_no_base_dependency_and_no_engine(tmp_path: Path, import_line: str):
+def test_a_client_needs_no_base_dependency_and_no_engine(tmp_path: Path, code: str):
     with (
         EpisodicMemory.open(tmp_path / "memory.db", embedder="hashing") as memory,
         rest_server.serving(memory) as url,
     ):
-        modules = loaded_by(f"{import_line}\n{CONVERSATION}", url, rest_server.token(memory))
+        modules = loaded_by(code, url, rest_server.token(memory))
     assert "octopus_memory.remote.memory" in modules
     inner = tuple(f"octopus_memory.{name}" for name in NOT_FOR_A_CLIENT)
     assert [name for name in modules if name.startswith(inner)] == []
