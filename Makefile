@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := dev,bench,client,docs,mcp,openai,otel,postgres,qdrant,server,sqlserver,tiktoken
+EXTRAS := aws,dev,bench,client,docs,keys,mcp,openai,otel,postgres,qdrant,server,sqlserver,tiktoken,vault
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .PHONY: help demo serve test test-fast test-pythons test-integrations lint format docs package texts bench bench-quick clean

@@ -79,6 +79,7 @@ HARMLESS = {
     "attend",
     "close",
     "connect",
+    "inspection",
     "open",
     "scope",
     "tenant",

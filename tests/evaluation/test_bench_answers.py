@@ -278,6 +278,7 @@ def test_planted_answers_are_of_another_question_and_stay_the_same(sheets: Path)
     assert [line["id"] for line in first.lines] == sorted(line["id"] for line in first.lines)
 
 
+@pytest.mark.process
 def test_figures_count_right_and_partly_by_system_and_category(
     sheets: Path, tmp_path: Path
 ) -> None:

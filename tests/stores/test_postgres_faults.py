@@ -311,7 +311,7 @@ def test_a_connection_made_since_is_not_suspected(database: Database, store: Pos
     sa.event.listen(store._engine, "connect", lambda *_: made.append(_))
 
     def lent() -> AbstractContextManager[Any]:
-        return store._driver.connection(begin=None, settings=("0", "all"))
+        return store._connection(Every.TENANT, None)
 
     with pytest.raises(sa.exc.DBAPIError), lent() as late:
         with pytest.raises(sa.exc.DBAPIError), lent() as early:

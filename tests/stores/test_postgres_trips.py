@@ -7,13 +7,15 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from octopus_memory import EpisodicMemory, StoreBusy
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.adapters.stores.sql.rows import KINDS
+from octopus_memory.adapters.stores.sql.seals import OFF
 from octopus_memory.adapters.stores.sql.statements import common
 from octopus_memory.engine.core import runtime
 from octopus_memory.ports.recall_rows import RowPart, WorkKind
@@ -150,7 +152,7 @@ def test_turns_are_read_by_their_places(filled: Filled, role: str):
     """Not every turn of a scope, however few episodes the server takes it to have."""
     places = [(write.episode_id, 3) for write in filled.writes[:5]]
     assert len(filled.store.turns_at(ANA, places)) == 5
-    given = common.scope_params(ANA) | {
+    given = common.scope_params(cast("Any", SimpleNamespace(seals=OFF)), ANA) | {
         name: value
         for number, place in enumerate(places)
         for name, value in zip((f"episode_{number}", f"ordinal_{number}"), place, strict=True)

@@ -14,6 +14,7 @@ from octopus_memory import (
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.domain.search.row_format import pack_vectors
 from octopus_memory.domain.search.terms import passage
+from octopus_memory.engine.write.close import embedded_summary
 from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.ports.values import SUMMARY_ORDINAL
 from octopus_memory.testing import FakeSummarizer, FixedClock
@@ -39,7 +40,7 @@ def test_recall_finds_by_the_new_words_and_by_meaning(memory: EpisodicMemory):
     for row in rows:
         assert row.vector is not None
         if row.ordinal == SUMMARY_ORDINAL:
-            text = scope.session("a").episodes[0].episode.summary or ""
+            text = embedded_summary(scope.session("a").episodes[0].episode)
         else:
             said = turns[row.ordinal].text
             text = passage(said, previous=turns[row.ordinal - 1].text if row.ordinal else None)

@@ -32,7 +32,7 @@ def test_a_preview_names_the_token_that_removes_it() -> None:
     token = shown.split("--confirm ")[1].split()[0]
     assert "state    complete" in run("forget", "--confirm", token).stdout
     assert b"Fidibus" not in Path("memory.db").read_bytes()
-    assert "It rains." in run("recall", "rain").stdout
+    assert "It rains." in run("recall", "rain", "--turns").stdout
     assert "expired" in run("forget", "--confirm", token, code=1).output
 
 

@@ -16,6 +16,7 @@ from octopus_memory.faces.exchange import MCP_PATH
 from octopus_memory.faces.mcp.tools import TOOLS, Recent
 from octopus_memory.settings import ServerSettings
 from tests.support import rest_server
+from tests.support.polling import wait_until
 
 WHO = {"agent": "hr", "user": "ana"}
 MARK = "a-secret-that-nobody-else-may-read"
@@ -408,8 +409,15 @@ def test_no_word_and_no_name_is_in_the_log(memory: EpisodicMemory, url: str, cap
     answer = post(url, token, PING, who)
     assert answer.status_code == 500
     assert answer.json()["error"]["code"] == -32603
+
+    def logged() -> list[dict[str, Any]]:
+        records = [each for each in caplog.records if each.name == "octopus_memory.access"]
+        return [json.loads(each.getMessage()) for each in records]
+
+    # The service logs a request after its answer.
+    assert wait_until(lambda: len(logged()) == 6)
+    lines = logged()
     ours = [each for each in caplog.records if each.name.startswith("octopus_memory")]
-    lines = [json.loads(r.getMessage()) for r in ours if r.name == "octopus_memory.access"]
     assert [line["status"] for line in lines] == [200, 200, 200, 401, 200, 500]
     assert {line["route"] for line in lines if line["status"] != 401} == {MCP_PATH}
     assert MARK not in "".join(map(logging.Formatter().format, ours))

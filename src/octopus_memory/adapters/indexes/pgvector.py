@@ -440,7 +440,7 @@ class PgVectorIndex(RemoteIndex):
         if key is None:
             return None
         rows, graph = state.newest, state.newest > self._graph_rows
-        near = sql.inside(
+        episodes = sql.inside(
             scope.tenant,
             lambda conn: near(conn, key, scope_id, probe, rows, graph=graph),
         )
@@ -449,7 +449,7 @@ class PgVectorIndex(RemoteIndex):
             scope,
             model,
             probe,
-            near=near,
+            near=episodes,
             rows_of=lambda episodes: sql.inside(scope.tenant, rows_of, scope_id, episodes),
         )
 
