@@ -25,6 +25,7 @@ from octopus_memory.engine import worker as worker_module
 from octopus_memory.engine.core.leases import new_worker_id
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import FakeSummarizer, FixedClock
+from octopus_memory.testing.store.holds import record_run
 from tests.support.polling import wait_until
 from tests.support.retention_dialogue import TALK, policy, tell
 
@@ -298,7 +299,7 @@ def test_run_pending_does_not_run_retention(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
 ):
     tell(scope, clock, days=91)
-    memory.runtime.store.set_last_run("retention", clock.now() - timedelta(days=9))
+    record_run(memory.runtime.store, "retention", clock.now() - timedelta(days=9))
     memory.run_pending()
     assert memory.run_retention(dry_run=True).counts.archived == 1
     report = retention.run_if_due(memory.runtime, "owner")
@@ -330,7 +331,7 @@ def test_closing_stops_a_run_between_batches(
     memory = worker(background=False)
     for number in range(40):
         tell(memory.scope(user=str(number)), clock, days=91)
-    memory.runtime.store.set_last_run("retention", clock.now() - timedelta(days=9))
+    record_run(memory.runtime.store, "retention", clock.now() - timedelta(days=9))
     memory.close()
     begun = threading.Event()
     real = worker_module.BackgroundWorker._between_batches
@@ -369,6 +370,6 @@ def test_turns_added_during_a_run_are_embedded(
         thread._between_batches(report)
         waiting.append(sum(b.waiting for b in memory.stats().backlog.values()))
 
-    memory.runtime.store.set_last_run("retention", clock.now() - timedelta(days=9))
+    record_run(memory.runtime.store, "retention", clock.now() - timedelta(days=9))
     retention.run_if_due(memory.runtime, "owner", said)
     assert set(waiting) == {0}

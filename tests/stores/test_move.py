@@ -32,6 +32,7 @@ from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.testing import FixedClock, make_append, make_closing, make_scope
 from octopus_memory.testing.store.base import worker_ids
+from octopus_memory.testing.store.holds import record_run
 from octopus_memory.wiring import move
 from tests.support.exported_user import fill
 from tests.support.postgres_installation import Database
@@ -59,7 +60,7 @@ def full(tmp_path: Path, clock: FixedClock) -> Path:
         tenant.erase_user("gone")
         store = memory.runtime.store
         store.claim(WorkKind.EMBED, worker_id="somebody", limit=1, now=clock.now(), until=_far())
-        store.set_last_run("retention", clock.now())
+        record_run(store, "retention", clock.now())
     return path
 
 

@@ -253,7 +253,9 @@ def run_if_due(
     if last is None or last > now + _SKEW:
         # Nothing is removed only because a database is opened for the first time. A last run in the
         # future, by a clock that was ahead, would delay every run until then.
-        runtime.store.set_last_run(JOB, now)
+        with runtime.store.lead(JOB, worker_id=worker_id) as lead:
+            if lead is not None:
+                lead.ran(now)
         return None
     if runtime.schedule.next_after(last) > now:
         return None
@@ -302,7 +304,7 @@ class _Run:
             self._record(actor)
         pending.prune(self._runtime)
         # A run with `now` in the future must not delay the scheduled ones.
-        self._runtime.store.set_last_run(JOB, min(self._now, self._runtime.clock.now()))
+        self._lead.ran(min(self._now, self._runtime.clock.now()))
         return True
 
     def _all_stages(self) -> None:

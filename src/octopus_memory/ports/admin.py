@@ -14,7 +14,7 @@ from .recall_rows import Backlog, WorkKind
 
 if TYPE_CHECKING:
     from ..domain.audit import AuditDraft
-    from ..domain.episode import ScopeSearch, TenantOverview
+    from ..domain.episode import ScopeSearch
     from ..domain.identity import ApiKey
 
 
@@ -78,6 +78,10 @@ class Registry(ABC):
     @abstractmethod
     def stats(self) -> StoreStats: ...
 
+    def backlog(self) -> Mapping[WorkKind, Backlog]:
+        """The items of work of each kind, claimed or not."""
+        return self.stats().backlog
+
     def own_words_removed(self) -> None:  # noqa: B027 - only a store that owes it has to record it
         """Record that no turn holds what memory itself gave to a model."""
 
@@ -111,14 +115,6 @@ MOST_READ = 200_000
 
 class Overview(ABC):
     """The part of a store that lists who it knows."""
-
-    @abstractmethod
-    def tenants(self, *, after: str | None = None, limit: int) -> list[TenantOverview]:
-        """Tenants that have a scope, by name, those above `after`."""
-
-    @abstractmethod
-    def agents(self, tenant: str) -> list[str]:
-        """Agents that remember anything of a tenant's users, by name."""
 
     @abstractmethod
     def people(

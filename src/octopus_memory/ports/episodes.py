@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
-from ..domain.episode import Episode, Scope, Session, Turn
+from ..domain.episode import Episode, Scope, Session, TenantOverview, Turn
 from ..domain.message import Json
 from .values import (
     Append,
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from ..domain.facts import Fact
     from ..domain.ledger import EpisodeUses, Injection
     from ..domain.replay import SessionReplay
+
+
+TurnRef: TypeAlias = "tuple[UUID, int] | UUID"
+"""Names a turn: by its episode and its ordinal there, or by its own id."""
 
 
 class EpisodeLog(ABC):
@@ -166,20 +171,26 @@ class EpisodeLog(ABC):
 
     @abstractmethod
     def episodes_and_turns(
-        self, scope: Scope, ids: Sequence[UUID], refs: Sequence[tuple[UUID, int]]
+        self, scope: Scope, ids: Sequence[UUID], refs: Sequence[TurnRef]
     ) -> tuple[dict[UUID, Episode], list[Turn]]:
-        """Episodes by id, and turns by (episode, ordinal), the turns in any order.
+        """Episodes by id, and turns by (episode, ordinal) or by their own id, in any order.
 
-        Leaves out what is not in the scope. The caller names each turn once.
+        Leaves out what is not in the scope, and turns of archived episodes. The caller names each
+        turn once. For a turn's own id all turns of the scope are read, because no index has it.
         """
 
     def episodes(self, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
         """The episodes of `episodes_and_turns`."""
         return self.episodes_and_turns(scope, ids, ())[0]
 
-    def turns_at(self, scope: Scope, refs: Sequence[tuple[UUID, int]]) -> list[Turn]:
+    def turns_at(self, scope: Scope, refs: Sequence[TurnRef]) -> list[Turn]:
         """The turns of `episodes_and_turns`."""
         return self.episodes_and_turns(scope, (), refs)[1]
+
+    def turn(self, scope: Scope, turn_id: UUID) -> Turn | None:
+        """The turn of `episodes_and_turns` with this id; None if there is none."""
+        found = self.turns_at(scope, [turn_id])
+        return found[0] if found else None
 
     @abstractmethod
     def episode_ids(
@@ -218,13 +229,6 @@ class EpisodeLog(ABC):
         """Turns with ordinals from `start` up to but not including `stop`, in order."""
 
     @abstractmethod
-    def turn(self, scope: Scope, turn_id: UUID) -> Turn | None:
-        """A turn by its id, unless its episode is deleted or archived; None if there is none.
-
-        Reads every turn of the scope, because no index leads to the ids.
-        """
-
-    @abstractmethod
     def stored_episode(
         self, scope: Scope, episode_id: UUID, *, start: int = 0, limit: int | None = None
     ) -> StoredEpisode | None:
@@ -235,9 +239,10 @@ class EpisodeLog(ABC):
         any. Only the page from 0 on has facts and placeholders.
         """
 
-    @abstractmethod
     def placeholders(self, scope: Scope, episode_id: UUID) -> list[Placeholder]:
         """Every number that stands for personal data in the episode's text, in any order."""
+        found = self.stored_episode(scope, episode_id, limit=1)
+        return [] if found is None else list(found.placeholders)
 
     @abstractmethod
     def locate(
@@ -261,6 +266,16 @@ class EpisodeLog(ABC):
 
         Of one tenant or of all, and of one user if given.
         """
+
+    def tenants(self, *, after: str | None = None, limit: int) -> list[TenantOverview]:
+        """Tenants that have a scope, by name, those above `after`."""
+        scopes = Counter(scope.tenant for _, scope in self.scopes())
+        names = [name for name in sorted(scopes) if after is None or name > after]
+        return [TenantOverview(tenant=name, scopes=scopes[name]) for name in names[:limit]]
+
+    def agents(self, tenant: str) -> list[str]:
+        """Agents that remember anything of a tenant's users, by name."""
+        return sorted({scope.agent for _, scope in self.scopes(tenant=tenant)})
 
 
 class Facts(ABC):

@@ -36,6 +36,10 @@ class Lead(ABC):
     def renew(self) -> bool:
         """Extend the lead; False when it was lost, so that the job must stop."""
 
+    @abstractmethod
+    def ran(self, at: datetime) -> None:
+        """Record that a run of the job is complete."""
+
 
 class Lifecycle(ABC):
     """The stages of an episode: active, archived, deleted, purged.
@@ -166,11 +170,7 @@ class Lifecycle(ABC):
 
     @abstractmethod
     def last_run(self, job: str) -> datetime | None:
-        """The time of `set_last_run`; None before the first."""
-
-    @abstractmethod
-    def set_last_run(self, job: str, at: datetime) -> None:
-        """Record that a run of the job is complete."""
+        """The time that the last `Lead.ran` recorded; None before the first."""
 
 
 class Trace(ABC):
@@ -254,31 +254,8 @@ class TurnRemoval:
     """
 
 
-class TurnRemovals(ABC):
-    """Removing turns while their episode stays."""
-
-    @abstractmethod
-    def remove_turns(
-        self, removals: Sequence[TurnRemoval], *, now: datetime, entry: AuditDraft | None = None
-    ) -> None:
-        """Remove turns of one or more episodes of one scope, in one transaction.
-
-        The remaining turns are renumbered from 0, and keep their ids, times and vectors. Recall
-        rows, work and facts of the removed turns go with them, pinned and deleted facts too; a
-        `Removal` tells the mirror. An idempotency key that stored removed turns stands for the
-        remaining ones. Counts of messages and tokens decrease. It counts as a removal, because the
-        files hold the old bytes until they are rewritten.
-
-        :raises EpisodeChanged: when an episode or its turns are not as in `was` any more, or were
-            rewritten since the summary was made
-        :raises EpisodeNotFound: when an episode is gone or deleted
-        :raises LegalHold: when a hold applies to an episode or to its user
-        :raises SettingsChanged: as `EpisodeLog.append`, by the summary's `settings`
-        """
-
-
 class Scrub(ABC):
-    """The only methods that change the text of a turn."""
+    """The only methods that change the text of an episode, or remove single turns of it."""
 
     @abstractmethod
     def rewrite(
@@ -323,6 +300,25 @@ class Scrub(ABC):
         it does nothing.
 
         :raises LegalHold: when facts are given and a hold applies to the user
+        """
+
+    @abstractmethod
+    def remove_turns(
+        self, removals: Sequence[TurnRemoval], *, now: datetime, entry: AuditDraft | None = None
+    ) -> None:
+        """Remove turns of one or more episodes of one scope, in one transaction.
+
+        The remaining turns are renumbered from 0, and keep their ids, times and vectors. Recall
+        rows, work and facts of the removed turns go with them, pinned and deleted facts too; a
+        `Removal` tells the mirror. An idempotency key that stored removed turns stands for the
+        remaining ones. Counts of messages and tokens decrease. It counts as a removal, because the
+        files hold the old bytes until they are rewritten.
+
+        :raises EpisodeChanged: when an episode or its turns are not as in `was` any more, or were
+            rewritten since the summary was made
+        :raises EpisodeNotFound: when an episode is gone or deleted
+        :raises LegalHold: when a hold applies to an episode or to its user
+        :raises SettingsChanged: as `EpisodeLog.append`, by the summary's `settings`
         """
 
 
@@ -373,7 +369,7 @@ class Forgetting(ABC):
     ) -> Erasure:
         """Remove the items of a preview, in one transaction, and record the erasure.
 
-        Turns are removed or rewritten as `TurnRemovals` and `Scrub` do. Facts lose their text and
+        Turns are removed or rewritten as by `Scrub`. Facts lose their text and
         stay empty, as `Facts.delete_fact` leaves them, or go with their turn. The ledger loses its
         items of these turns and facts, and the queries that are named. The preview is deleted. The
         erasure is stored as unfinished and returned with its counts; `entry` is recorded with them.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -105,8 +105,15 @@ class WorkQueue(ABC):
         """
 
     @abstractmethod
-    def finish(self, work: Sequence[Work | Removal]) -> None:
-        """Remove finished items; unknown ones are ignored."""
+    def finish(
+        self, work: Sequence[Work | Removal], *, told: Mapping[int, int] | None = None
+    ) -> None:
+        """Remove finished items; unknown ones are ignored.
+
+        `told` has, by the id of an item, the time that its turn tells of (`Lexical.told`). It is
+        stored in the same transaction, unless the row is gone. A cache shows it after it has read
+        the scope anew.
+        """
 
     @abstractmethod
     def postpone(
@@ -127,10 +134,6 @@ class WorkQueue(ABC):
         or be leased, beyond `latest` become claimable at `now`, because such times come from a
         clock that was ahead; returns how many of these there were.
         """
-
-    @abstractmethod
-    def backlog(self) -> dict[WorkKind, Backlog]:
-        """The items of each kind, claimed or not."""
 
 
 class RecallState(NamedTuple):
@@ -327,13 +330,6 @@ class RecallRows(ABC):
 
         Skips rows that are gone. Idempotent. If `model` is not in use any more, stores nothing and
         leaves the items in the queue.
-        """
-
-    @abstractmethod
-    def put_told(self, done: Sequence[tuple[Work, int]]) -> None:
-        """Store the times that turns tell of (`Lexical.told`) and finish their items, atomically.
-
-        Skips rows that are gone. A cache shows them after it has read the scope anew.
         """
 
     @abstractmethod

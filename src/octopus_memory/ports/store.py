@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 from ..domain.errors import StoreError
 from .admin import AgentConfigs, ApiKeys, Overview, Registry
 from .episodes import EpisodeLog, Facts, Ledger, Transfer
-from .privacy import AuditLog, Erasures, Forgetting, Lifecycle, Scrub, TurnRemovals
+from .privacy import AuditLog, Erasures, Forgetting, Lifecycle, Scrub
 from .recall_rows import Mirror, RecallRows, Work, WorkQueue
 
 
@@ -50,7 +50,6 @@ class EpisodeStore(
     Erasures,
     AuditLog,
     Scrub,
-    TurnRemovals,
     Forgetting,
     Transfer,
     AgentConfigs,

@@ -206,7 +206,8 @@ def resolve_times(runtime: Runtime, worker_id: str) -> int:
         if not claimed:
             break
         turns = {(turn.episode_id, turn.ordinal): turn for turn in _readable(runtime, claimed)}
-        runtime.store.put_told([(work, _told(runtime, turns, work)) for work in claimed])
+        told = {work.id: _told(runtime, turns, work) for work in claimed}
+        runtime.store.finish(claimed, told={id_: at for id_, at in told.items() if at})
         resolved += len(claimed)
         if len(claimed) < _EMBED_BATCH:
             break

@@ -6,7 +6,7 @@ import pytest
 
 from ...domain.ids import new_id
 from ...ports.store import EpisodeStore
-from ...ports.values import Append, EpisodeQuery, Target
+from ...ports.values import Append, EpisodeQuery, Placeholder, Target
 from ..fakes import START, make_append, make_closing, make_next, make_scope
 from .base import ANA, BEN, FAR, StoreTests, after, find, session_episodes
 
@@ -275,6 +275,26 @@ class TurnReadTests(StoreTests):
         places = [(write.episode_id, ordinal) for ordinal in range(0, 900, 7)]
         found = store.turns_at(ANA, places)
         assert sorted(turn.ordinal for turn in found) == [ordinal for _, ordinal in places]
+
+    def test_a_read_with_a_body_in_the_port_answers_as_the_store_does(
+        self, store: EpisodeStore
+    ) -> None:
+        first = make_append(
+            ANA, "a", "b", placeholders=(Placeholder(kind="EMAIL", number=1, digest=b"d" * 32),)
+        )
+        others = [make_scope(user, tenant=tenant) for tenant in ("b", "c") for user in ("x", "y")]
+        store.append(first)
+        for scope in others:
+            store.append(make_append(scope, "c"))
+        ports = EpisodeStore
+        numbers = store.placeholders(ANA, first.episode_id)
+        assert ports.placeholders(store, ANA, first.episode_id) == numbers != []
+        assert ports.placeholders(store, BEN, first.episode_id) == []
+        assert ports.agents(store, ANA.tenant) == store.agents(ANA.tenant) == [ANA.agent]
+        assert ports.backlog(store) == store.backlog()
+        for name, limit in ((None, 9), (None, 1), ("b", 9), ("c", 1)):
+            known = store.tenants(after=name, limit=limit)
+            assert ports.tenants(store, after=name, limit=limit) == known
 
 
 class OpenEpisodesTests(StoreTests):

@@ -143,6 +143,15 @@ class LeaseTests(StoreTests):
         assert store.backlog()[WorkKind.EMBED].waiting == 1
         assert [work.id for work in _claim(store, now=after(days=1))] == [second.id]
 
+    def test_finished_work_leaves_the_times_that_turns_tell_of(self, store: EpisodeStore) -> None:
+        _queue(store)
+        before = [row.lexical.told for row in store.recall_rows(ANA)[1]]
+        first, second, third = _claim(store)
+        store.finish([first, second], told={first.id: 12_345, third.id: 6})
+        assert store.backlog()[WorkKind.EMBED].waiting == 1
+        rows = store.recall_rows(ANA)[1]
+        assert [row.lexical.told for row in rows] == [12_345, *before[1:]]
+
     def test_postponed_work_comes_back_and_counts(self, store: EpisodeStore) -> None:
         _queue(store)
         first, second, third = _claim(store)

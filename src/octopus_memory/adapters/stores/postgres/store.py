@@ -23,7 +23,7 @@ from ....ports.privacy import Lead
 from ..sql import migrate, statements
 from ..sql.binding import of_scope, of_user
 from ..sql.lazy import Connection, needs_snapshot
-from ..sql.store import SqlStore, reach_of
+from ..sql.store import JobLead, SqlStore, reach_of
 from ..sql.transactions import Every, Person, Reach
 from . import compaction, distribute, errors, security
 from .buckets import Placing
@@ -270,7 +270,7 @@ class PostgresStore(SqlStore):
         try:
             with self._translated():
                 is_mine = _take_lock(conn, job, worker_id)
-            yield _LockedLead(conn) if is_mine else None
+            yield _LockedLead(self, job, conn) if is_mine else None
         finally:
             conn.close()
 
@@ -305,10 +305,11 @@ def distribute_database(
     return done
 
 
-class _LockedLead(Lead):
+class _LockedLead(JobLead):
     """An advisory lock, held by a transaction of its own until the connection ends."""
 
-    def __init__(self, conn: sa.Connection) -> None:
+    def __init__(self, store: PostgresStore, job: str, conn: sa.Connection) -> None:
+        super().__init__(store, job)
         self._conn = conn
 
     def renew(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -143,7 +143,6 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     episode_ids = reads(statements.episodes.episode_ids)
     stored_episode = reads(statements.scrub.stored_episode)
     turns = reads(statements.episodes.turns)
-    turn = reads(statements.episodes.turn)
     episodes_and_turns = reads(statements.episodes.episodes_and_turns)
     placeholders = reads(statements.placeholders.of_episode)
     open_episodes = reads(statements.listing.open_episodes, of_all)
@@ -194,9 +193,11 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
         """The transactions of a batch, each with its reach; one for all unless it is empty."""
         return [(reach_of(map(person, items)), items)] if items else []
 
-    def finish(self, work: Sequence[Work | Removal]) -> None:
+    def finish(
+        self, work: Sequence[Work | Removal], *, told: Mapping[int, int] | None = None
+    ) -> None:
         for reach, some in self._parts(work, _person):
-            self._write(reach, statements.work.finish, some)
+            self._write(reach, statements.work.finish, some, told=told)
 
     def postpone(
         self, work: Sequence[Work | Removal], *, until: datetime, worker_id: str | None = None
@@ -225,10 +226,6 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     def put_vectors(self, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
         for reach, some in self._parts(done, _first_person):
             self._write(reach, statements.vectors.put, model, some, now=self._now())
-
-    def put_told(self, done: Sequence[tuple[Work, int]]) -> None:
-        for reach, some in self._parts(done, _first_person):
-            self._write(reach, statements.index_turns.put_told, some)
 
     def put_vectors_and(
         self,
@@ -272,7 +269,7 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     lift_hold = writes(statements.holds.lift, of_tenant)
     holds = reads(statements.holds.list_holds, of_tenant)
     last_run = reads(statements.jobs.last_run, of_all)
-    set_last_run = writes(statements.jobs.set_last_run, of_all)
+    record_run = writes(statements.jobs.record_run, of_all)
 
     @contextmanager
     def lead(self, job: str, *, worker_id: str) -> Iterator[Lead | None]:
@@ -374,11 +371,22 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     end_filling = writes(statements.move.end, of_all)
 
 
-class _LeasedLead(Lead):
+class JobLead(Lead):
+    """A lead of a job whose runs the database records."""
+
+    def __init__(self, store: SqlStore, job: str) -> None:
+        self._store, self._job = store, job
+
+    def ran(self, at: datetime) -> None:
+        self._store.record_run(self._job, at)
+
+
+class _LeasedLead(JobLead):
     """A lead that a row of the database records, with its end."""
 
     def __init__(self, store: SqlStore, job: str, leader: str) -> None:
-        self._store, self._job, self._leader = store, job, leader
+        super().__init__(store, job)
+        self._leader = leader
 
     def renew(self) -> bool:
         return self._store.renew_lead(self._job, self._leader)

@@ -19,7 +19,7 @@ from ....ports.values import Append
 from ..sql import schema, types
 from ..sql.lazy import Connection
 from ..sql.statements.move import MovePosition, Row, table_at
-from ..sql.store import SqlStore
+from ..sql.store import JobLead, SqlStore
 from ..sql.transactions import READING, Reach
 from . import engine, errors, maintenance
 
@@ -147,7 +147,7 @@ class SqlServerStore(SqlStore):
             with self._translated():
                 leads = maintenance.take(conn, job)
             try:
-                yield _SessionLead(conn, job) if leads else None
+                yield _SessionLead(self, job, conn) if leads else None
             finally:
                 if leads:
                     with suppress(sa.exc.SQLAlchemyError):
@@ -168,11 +168,12 @@ class SqlServerStore(SqlStore):
         return True
 
 
-class _SessionLead(Lead):
+class _SessionLead(JobLead):
     """A lock that lasts as long as its connection."""
 
-    def __init__(self, conn: sa.Connection, job: str) -> None:
-        self._conn, self._job = conn, job
+    def __init__(self, store: SqlServerStore, job: str, conn: sa.Connection) -> None:
+        super().__init__(store, job)
+        self._conn = conn
 
     def renew(self) -> bool:
         try:

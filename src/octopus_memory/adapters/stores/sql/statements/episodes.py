@@ -12,6 +12,7 @@ from uuid import UUID
 from .....domain.episode import Episode, Scope, Turn
 from .....domain.errors import StoreCorrupt
 from .....domain.replay import EpisodeReplay, SessionReplay
+from .....ports.episodes import TurnRef
 from .....ports.values import SessionState
 from .. import rows
 from ..lazy import Asked, Connection, results_of, sa, schema, sql, sql_for, without_snapshot
@@ -285,17 +286,21 @@ def turns(
     return rows.turns(conn, conn.execute(_turns_between, parameters).fetchall())
 
 
-def turn(conn: Connection, scope: Scope, turn_id: UUID) -> Turn | None:
-    wanted = _turns_in_scope().where(
+@sql
+def _turn_by_id() -> sa.Select[Any]:
+    return _turns_in_scope().where(
         common.undeleted_in_scope(), schema.turns.c.id == sa.bindparam("turn_")
     )
-    given = common.scope_params(conn, scope) | {"turn_": turn_id}
-    found = rows.turns(conn, conn.execute(wanted, given).fetchall())
-    return found[0] if found else None
 
 
-def _by_refs(conn: Connection, scope: Scope, refs: Sequence[tuple[UUID, int]]) -> Iterator[Asked]:
-    for some in common.chunks(refs, _SIZES[-1]):
+def _by_refs(conn: Connection, scope: Scope, refs: Sequence[TurnRef]) -> Iterator[Asked]:
+    places = []
+    for ref in refs:
+        if isinstance(ref, UUID):
+            yield _turn_by_id, common.scope_params(conn, scope) | {"turn_": ref}
+        else:
+            places.append(ref)
+    for some in common.chunks(places, _SIZES[-1]):
         count = next(size for size in _SIZES if size >= len(some))
         # Repeat the last reference to fill up the statement.
         asked = [*some, *[some[-1]] * (count - len(some))]
@@ -305,7 +310,7 @@ def _by_refs(conn: Connection, scope: Scope, refs: Sequence[tuple[UUID, int]]) -
 
 @without_snapshot
 def episodes_and_turns(
-    conn: Connection, scope: Scope, ids: Sequence[UUID], refs: Sequence[tuple[UUID, int]]
+    conn: Connection, scope: Scope, ids: Sequence[UUID], refs: Sequence[TurnRef]
 ) -> tuple[dict[UUID, Episode], list[Turn]]:
     by_ids = _by_ids(conn, scope, ids)
     found = results_of(conn, *by_ids, *_by_refs(conn, scope, refs))

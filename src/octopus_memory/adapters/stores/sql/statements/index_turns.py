@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from .....domain.episode import Scope, Turn
-from .....ports.recall_rows import UnindexedTurns, Work, WorkKind
+from .....ports.recall_rows import UnindexedTurns, WorkKind
 from .....ports.values import IndexEntry, NewTurn
 from .. import column_values, rows
 from ..lazy import Connection, results_of, sa, schema, sql, without_snapshot
 from . import common, facts
-from . import work as work_statements
 
 _MOST_TURNS = 256
 """Turns of one episode that are read at a time."""
@@ -134,19 +133,6 @@ def _take_rows() -> sa.Update:
     )
 
 
-@sql
-def _set_told() -> sa.Update:
-    return (
-        sa.update(schema.recall)
-        .where(
-            schema.recall.c.scope_id == sa.bindparam("scope_"),
-            schema.recall.c.seq == sa.bindparam("seq_"),
-            schema.recall.c.tenant == sa.bindparam("tenant_"),
-        )
-        .values(told=sa.bindparam("told_"))
-    )
-
-
 TurnsByOrdinal = Mapping[int, tuple[int, datetime]]
 """The role and time of each turn, by ordinal."""
 
@@ -248,17 +234,6 @@ def _turns_by_episode(refs: Iterable[rows.Row]) -> dict[UUID, _Waiting]:
             waits = found[row.id] = _Waiting((row.scope_id, row.unfindable_from), {})
         waits.turns[row.ordinal] = row.role, row.at
     return found
-
-
-def put_told(conn: Connection, done: Sequence[tuple[Work, int]]) -> None:
-    told = [
-        {"scope_": work.scope_id, "seq_": work.seq, "tenant_": work.scope.tenant, "told_": told}
-        for work, told in done
-        if told
-    ]
-    if told:
-        conn.execute(_set_told, told)
-    work_statements.finish(conn, [work for work, _ in done])
 
 
 def insert_new(

@@ -60,7 +60,7 @@ def last_run(conn: Connection, job: str) -> datetime | None:
     return None if row is None else row.last_run
 
 
-def set_last_run(conn: Connection, job: str, at: datetime) -> None:
+def record_run(conn: Connection, job: str, at: datetime) -> None:
     done = conn.execute(sa.update(schema.jobs).where(schema.jobs.c.name == job).values(last_run=at))
     if not done.rowcount:
         conn.execute(sa.insert(schema.jobs).values(name=job, last_run=at))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -178,7 +178,29 @@ def _removal(row: rows.Row) -> Removal:
     )
 
 
-def finish(conn: Connection, work: Sequence[Work | Removal]) -> None:
+@sql
+def _set_told() -> sa.Update:
+    return (
+        sa.update(schema.recall)
+        .where(
+            schema.recall.c.scope_id == sa.bindparam("scope_"),
+            schema.recall.c.seq == sa.bindparam("seq_"),
+            schema.recall.c.tenant == sa.bindparam("tenant_"),
+        )
+        .values(told=sa.bindparam("told_"))
+    )
+
+
+def finish(
+    conn: Connection, work: Sequence[Work | Removal], *, told: Mapping[int, int] | None = None
+) -> None:
+    new = [
+        {"scope_": piece.scope_id, "seq_": piece.seq, "tenant_": piece.scope.tenant, "told_": at}
+        for piece in work
+        if isinstance(piece, Work) and (at := (told or {}).get(piece.id))
+    ]
+    if new:
+        conn.execute(_set_told, new)
     for some in common.chunks([piece.id for piece in work]):
         conn.execute(_finish, {"ids": some})
 
