@@ -12,7 +12,7 @@ from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.ports.store import BASE, Capability, EpisodeStore, unclaimed_methods
 from octopus_memory.testing.fakes import make_append, make_scope
 from octopus_memory.testing.store.erasure import EraseTests
-from octopus_memory.testing.store.tenant import KeyTests
+from octopus_memory.testing.store.isolation import KeyTests
 
 DIALECT = ("translate", "size_bytes", "_rewrite")
 

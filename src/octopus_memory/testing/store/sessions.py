@@ -13,9 +13,9 @@ from ...ports.store import EpisodeStore
 from ...ports.values import Append, KeyTaken, MessageKeys
 from ..fakes import make_append, make_closing, make_next, make_summary, make_turn
 from .base import ANA, BEN, Reopen, StoreTests, after, at_once, raised, texts
+from .removals import removal
 from .retention import LATER, make_entry
 from .scrub import rows_of
-from .turn_removal import removal
 
 ONE, TWO = b"1" * 16, b"2" * 16
 

@@ -16,10 +16,15 @@ as an expected failure, with the reason.
 from __future__ import annotations
 
 from .append import AppendTests, IdempotencyTests, TargetTests
-from .atomic import AtomicityTests, ConcurrentAppendTests
-from .audit import AuditTests
-from .close import ArchiveTests, CloseTests, PutSummaryTests, TouchTests
-from .content import MessageTests, TimeTests
+from .close import (
+    ArchiveTests,
+    CloseTests,
+    PutSummaryTests,
+    RestoreTests,
+    StageEntryTests,
+    TouchTests,
+)
+from .content import AtomicityTests, ConcurrentAppendTests, MessageTests, TimeTests
 from .episodes import (
     EpisodeReadTests,
     ListTests,
@@ -33,13 +38,12 @@ from .facts import BetterFactsTests, FactAtomicityTests, FactIsolationTests, Fac
 from .forget import ForgetTests, PreviewTests
 from .holds import HoldTests, LeadTests
 from .index_turns import IndexTurnsTests, UnindexedStageTests, UnindexedTurnsTests
-from .isolation import IsolationTests, LookAlikeTests
+from .isolation import IsolationTests, KeyTests, LookAlikeTests, TenantReadTests
 from .ledger import LedgerLifeTests, LedgerTests
 from .mirror import MirrorRemovalTests, MirrorTests, WaitingRowsTests
-from .overview import OverviewTests
+from .overview import AuditTests, ConfigTests, LifeTests, OverviewTests, StatsTests
 from .recall_rows import ModelTests, RecallRowTests, RecallStateTests, VectorTests
-from .removals import ErasureTests, OwnRowsTests, RemovalTests
-from .restore import RestoreTests, StageEntryTests
+from .removals import ErasureTests, OwnRowsTests, RemovalTests, TurnRemovalTests
 from .retention import AgedTests, ColdArchiveTests, DeleteTests, PurgeTests
 from .scrub import RewriteTests, StoredTests
 from .scrub_rewrite import RewriteMirrorTests, RewriteRefusalTests, RewrittenMeanwhileTests
@@ -50,10 +54,7 @@ from .sessions import (
     TurnByIdTests,
     UnindexedTurnTests,
 )
-from .tenant import KeyTests, TenantReadTests
 from .transfer import ExportTests, ImportTests
-from .transfer_whole import ConfigTests, LifeTests, StatsTests
-from .turn_removal import TurnRemovalTests
 from .work import BacklogTests, ClaimTests, LeaseTests
 
 
