@@ -65,7 +65,7 @@ class Reader:
     def __init__(self) -> None:
         self._embedder = MiniLMEmbedder()
         self._analyzer = SnowballAnalyzer()
-        first, second = zip(*topics.REFERENCE, strict=True)
+        first, second = topics.reference()
         self.scale = CosineScale.of(self._embedder.embed(first), self._embedder.embed(second))
 
     def conversation(self, turns: Iterable[tuple[str, bool]]) -> Conversation:

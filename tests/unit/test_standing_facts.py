@@ -18,7 +18,7 @@ from octopus_memory.adapters.summarizers.standing import rules
 from octopus_memory.domain.episode import Turn
 from octopus_memory.domain.facts import FACT_LIMIT, MOST_FACTS_OF_EPISODE, FoundFact
 from octopus_memory.domain.message import Message
-from octopus_memory.domain.search.languages import STOPWORDS
+from octopus_memory.domain.search.languages import stopwords
 from octopus_memory.domain.slots import SLOTS
 
 
@@ -217,7 +217,7 @@ def test_assistants_have_no_facts():
 
 
 def test_every_language_with_stopwords_has_rules():
-    assert set(STOPWORDS) <= set(rules.LANGUAGES)
+    assert set(stopwords()) <= set(rules.LANGUAGES)
 
 
 @settings(max_examples=2 * settings.default.max_examples)

@@ -20,6 +20,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from uuid import UUID
 
+from ..words import listed, pattern
 from .erasure import EraseReceipt
 from .errors import InvalidInput
 from .message import Json
@@ -229,73 +230,8 @@ def texts_in(value: Json) -> Iterator[str]:
             yield from texts_in(inner)
 
 
-_VERBS = (
-    *("forget", "forgot", "delet", "eras", "remov", "wipe", "remember"),
-    *("vergess", "vergiss", "lösch", "entfern", "streich", "merk", "behalt"),
-    *("oubli", "effac", "supprim", "retiens", "retenez", "gard"),
-    *("olvid", "olvíd", "borr", "elimin", "recuerd", "guard", "quit"),
-    *("忘", "删", "清除", "抹去", "记住", "记得"),
-)
-"""One is in every wish and nearly always in the answer, so that other messages cost little."""
-
-_SAID_EN = (
-    r"(?:i|we)(?:'ve| have)? (?:just )?(?:said|told|mentioned|wrote|written|shared|talked|spoke)"
-)
-_WISHES = {
-    "en": r"""
-        forget\ (?!to\b|it\b[,.!]?\s*\w)
-          (?:about|what|that|this|everything|all|anything|my|the|our|it|we|i)\b
-        |(?:delete|remove|erase|wipe|drop)[ ]
-          (?:(?:all|everything|anything|what(?:ever)?|the\ things?|that)\ )+
-          (?:that\ )?(?:you\ (?:know|remember|have|stored|saved)|SAID)
-        |(?:delete|remove|erase|wipe)\b[^.!?]*\bfrom\ (?:your|the)\ memory
-        |(?:do\ not|don'?t|stop|never)\ remember(?:ing)?\b
-    """.replace("SAID", _SAID_EN.replace(" ", r"\ ")),
-    "de": r"""
-        (?:vergiss|vergesst|vergessen\ sie)(?:\ bitte)?,?\ (?!nicht\b)(?:bitte\ )?\w
-        |(?:lösche?|löschen\ sie|entferne?|entfernen\ sie|streiche?|streichen\ sie)(?:\ bitte)?,?[ ]
-          (?:alles,?\ )?(?:was|dass)\ (?:ich|wir|du|sie)\b
-        |(?:merke?\ dir|merken\ sie\ sich|behalte?)(?:\ bitte)?\ (?:das\ )?nicht
-        |(?!ich\b)[^.!?]*\bvergessen,\ (?:was|dass)\ (?:ich|wir)\b
-        |[^.!?]*\baus\ (?:deinem|dem|ihrem)\ gedächtnis\ (?:löschen|entfernen|streichen)
-    """,
-    "fr": r"""
-        (?:oublie|oubliez|oublier)\ (?!pas\b|de\b)\w
-        |(?:efface|effacez|effacer|supprime|supprimez|supprimer)\ (?:tout\ )?(?:ce\ que|que)[ ]
-          (?:je|j'|nous|tu|vous)
-        |(?:ne\ )?(?:retiens|retenez|garde|gardez)\ pas\b
-    """,
-    "es": r"""
-        (?:olvida|olvide|olvidad|olvidar|olvídate\ de|olvídese\ de|olvidarte\ de)\ \w
-        |(?:borra|borre|borrar|elimina|elimine|eliminar|quita)\ (?:todo\ )?lo\ que[ ]
-          (?:te\ |le\ |os\ )?(?:he\ |hemos\ )?
-          (?:dije|dicho|conté|contado|mencion|sabes|hablé|hablado)
-        |no\ (?:recuerdes|recuerde|guardes|guarde)\b
-    """,
-}
-_OPENING = r"""
-    (?:(?:please|ok(?:ay)?|hey|hi|hello|actually|sorry|wait|now|just|and|also|so|then|no|yes|well
-    |(?:can|could|would|will)\ you|you\ (?:can|should|must|may)|i\ (?:want|need|ask)\ you\ to
-    |i'?d\ like\ you\ to|i\ would\ like\ you\ to
-    |bitte|ach|kannst\ du|könntest\ du|können\ sie|könnten\ sie|und|ich\ möchte,\ dass\ du
-    |s'?il\ (?:te|vous)\ pla[iî]t|peux-tu|pourrais-tu|pouvez-vous|pourriez-vous|tu\ peux
-    |vous\ pouvez|j'aimerais\ que\ tu|je\ voudrais\ que\ tu|et|alors|ah
-    |por\ favor|puedes|podrías|puede|podría|quiero\ que|y|oye|bueno|mejor)
-    [\s,:!–-]*)*
-"""
-_CHINESE = (
-    r"^[\s，,]*(?:请|麻烦|拜托|能不能|可不可以|可以|能|好|那|你|帮我|把)*[\s，,]*"
-    r"(?:(?:忘记|忘掉|忘了|删除|删掉|清除|抹去)(?:掉|了)?(?:我|关于|有关|刚才|刚刚|之前|所有|这|那|一切)"
-    r"|我.*(?:忘记|忘掉|忘了|删除|删掉|清除)(?:吧|掉|了)?[。！!？?]*$"
-    r"|(?:不要|别)(?:再)?(?:记住|记得))"
-)
-_NEGATED = r"(?:别|不要|不能|没)忘|我(?:又|差点)?忘(?:了|记)(?!.*[吧掉])"
-_REPLY = (
-    r"^\W*(?:yes|yeah|yep|yup|ok|okay|sure|please|confirm|do it|no|nope|ja|jep|klar|gerne|nein"
-    r"|oui|d'accord|non|sí|si|claro|vale|是|对|好|确认|可以|不)(?!\w{2})(?:\W+\w+){0,4}\W*$"
-)
-"""The user's "yes, please" inside an exchange about forgetting."""
 _LONGEST_REPLY = 80
+_LANGUAGES = ("english", "german", "french", "spanish")
 
 
 def is_forget_wish(text: str) -> bool:
@@ -306,15 +242,21 @@ def is_forget_wish(text: str) -> bool:
 @cache
 def _wish() -> re.Pattern[str]:
     """The pattern of a wish, compiled on first use, because most messages do not need it."""
-    start, wishes = r"^[\s\"'“„«¿¡*_-]*", "|".join(_WISHES.values())
-    return re.compile(f"{start}{_OPENING}(?:{wishes})", re.IGNORECASE | re.VERBOSE)
+    of_languages = (pattern("forgetting", f"{each} wishes") for each in _LANGUAGES)
+    opening, wishes = pattern("forgetting", "opening"), "|".join(of_languages)
+    start = rf"^[\s\"'“„«¿¡*_-]*(?:(?:{opening})[\s,:!–-]*)*"
+    return re.compile(f"{start}(?:{wishes})", re.IGNORECASE)
 
 
 def _is_wish(sentence: str) -> bool:
     said = sentence.replace("’", "'")
     if _wish().match(said):
         return True
-    return not said.isascii() and not re.search(_NEGATED, said) and bool(re.match(_CHINESE, said))
+    return (
+        not said.isascii()
+        and not re.search(pattern("forgetting", "negated"), said)
+        and bool(re.match(pattern("forgetting", "Chinese wish"), said))
+    )
 
 
 def about_forgetting(
@@ -371,12 +313,19 @@ def _may_be_it(messages: Sequence[Message]) -> bool:
 
 
 def _is_reply(text: str) -> bool:
-    return len(text) <= _LONGEST_REPLY and re.match(_REPLY, text.lower()) is not None
+    return len(text) <= _LONGEST_REPLY and bool(_reply().match(text.lower()))
+
+
+@cache
+def _reply() -> re.Pattern[str]:
+    """The user's "yes, please" inside an exchange about forgetting."""
+    return re.compile(pattern("forgetting", "reply"))
 
 
 def _has_verb(text: str) -> bool:
+    """Whether a text has a verb of every wish, so that other messages cost little."""
     folded = text.lower()
-    return any(verb in folded for verb in _VERBS)
+    return any(verb in folded for verb in listed("forgetting", "verbs"))
 
 
 def _speaks_of_it(message: Message) -> bool:

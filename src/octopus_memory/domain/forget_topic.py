@@ -11,73 +11,13 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from typing import NamedTuple, Protocol
 
-from .search.languages import STOPWORDS
+from ..words import listed, pattern, sections
+from .search.languages import stopwords
 from .search.terms import bare, fold, fold_case, has_unspaced, words_in
 
-_FILLER_LIST = """
-forget forgot delete remove erase wipe said say saying told tell telling mention mentioned talk
-talked wrote written shared conversation conversations message messages chat thing things stuff
-everything anything something know about please memory remember fact facts regarding concerning
-vergiss vergessen lösche löschen entferne gesagt sagte erzählt erzählte erwähnt geschrieben gespräch
-nachricht sache sachen alles etwas über bitte weißt gedächtnis
-oublie oubliez oublier efface supprime dit dis raconté mentionné parlé écrit chose choses tout sur
-propos plaît mémoire sais
-olvida olvide olvidar borra elimina dije dicho conté contado mencioné hablé escrito conversación
-mensaje cosa cosas todo sobre acerca favor memoria sabes
-忘记 忘掉 删除 说过 说的 告诉 提到 关于 所有 事情
-"""
-_FILLERS = frozenset(_FILLER_LIST.split())
-"""Words of the wish itself."""
-_PEOPLE_LIST = """
-mother mum mom mama momma mommy mummy mothers mutter mutti mère maman madre mamá 妈妈 母亲
-father dad daddy papa vater vati père padre papá 爸爸 父亲
-sister schwester sœur soeur hermana 姐姐 妹妹
-brother bruder frère hermano 哥哥 弟弟
-husband hubby ehemann mann mari époux marido esposo 丈夫 老公
-wife ehefrau frau femme épouse esposa mujer 妻子 老婆
-girlfriend freundin copine novia 女朋友
-boyfriend freund copain novio 男朋友
-partner partnerin partenaire pareja 伴侣
-son sohn fils hijo 儿子
-daughter tochter fille hija 女儿
-kid kids child children kind kinder enfant enfants hijos niños 孩子
-parents eltern padres 父母
-grandmother grandma granny nana oma großmutter grand-mère mamie abuela 奶奶 外婆
-grandfather grandpa opa großvater grand-père papi abuelo 爷爷 外公
-aunt auntie tante tía 阿姨 姑姑
-uncle onkel oncle tío 叔叔 舅舅
-cousin cousine prima primo
-boss manager chef chefin patron jefe jefa 老板
-friend freund freundin ami amie amigo amiga 朋友
-ex
-"""
-_PEOPLE = tuple(
-    frozenset(map(fold, line.casefold().split())) for line in _PEOPLE_LIST.strip().splitlines()
-)
-"""Words for the same person, a line each: whose the topic is, rather than the topic."""
-_FIRST_LIST = """
-i i'm i've i'd i'll me my mine myself we our us ich mir mich mein meine meinen meiner meinem wir
-unser uns je j'ai moi mon ma mes nous notre yo mi mis mí nosotros nuestro 我
-"""
-_FIRST = frozenset(_FIRST_LIST.split())
-_THIRD_LIST = """
-she he they her his him their them hers theirs it its she's he's they're er sie ihr ihre ihren ihrem
-ihrer sein seine seinen seiner seinem ihm ihn il elle ils elles lui leur sa son ses él ella ellos su
-sus 她 他
-"""
-_THIRD = frozenset(_THIRD_LIST.split())
-_OWNER = re.compile(
-    r"([\w-]+)['’]s\b"
-    r"|\b(?:of|von|de|du|di|del)\s+(?:my|the|our|ma|mon|mi|meiner|meinem)?\s*([\w-]+)"
-)
-_AND = re.compile(
-    r"(?:\s+(?:and|und|et|y|e)|[,;])\s+(?=(?:my|our|the|about|what|that|mein\w*|de[rnms]|die|das|über"
-    r"|mon|ma|mes|le|la|les|sur|mi|mis|el|los|las|sobre)\s)|[和、](?=我|关于)",
-    re.IGNORECASE,
-)
-"""Between two things: "my divorce and my job", but not "black and white"."""
 _LEAST = 0.6
 """Least share of the topic's words in a sentence that matches clearly."""
 _RELATED = 0.5
@@ -140,11 +80,16 @@ class Topic:
     def __init__(self, about: str, analyzer: Analyzer) -> None:
         self._analyzer = analyzer
         self._words: list[_Word] = []
-        self._parts = [self._read(part) for part in _AND.split(about)]
+        self._parts = [self._read(part) for part in _things(about)]
 
     def _read(self, about: str) -> _Part:
         first, owned, analyzer = len(self._words), set(), self._analyzer
-        owners = {fold(word) for pair in _OWNER.findall(about.casefold()) for word in pair if word}
+        owners = {
+            fold(word)
+            for pair in re.findall(pattern("forgetting", "owner"), about.casefold())
+            for word in pair
+            if word
+        }
         named = _named(about)
         spelled = {
             fold(bare(word)): {form for forms in analyzer.forms(word) for form in forms}
@@ -154,7 +99,7 @@ class Topic:
             words = {word for word, known in spelled.items() if not known.isdisjoint(forms)}
             plain = words | {_plain(form) for form in forms}
             people = _people(plain)
-            if (people & named) or (not people and words and words <= _IGNORED):
+            if (people & named) or (not people and words and words <= _ignored()):
                 continue
             near = frozenset(
                 term
@@ -221,18 +166,20 @@ def _refers_back(sentence: str) -> bool:
     words = set(words_in(fold_case(sentence, len(sentence))))
     if has_unspaced(sentence):
         words |= set(sentence)
-    return bool(words & _THIRD) or not words & _FIRST
+    third, first = (listed("forgetting", f"{person} person") for person in ("third", "first"))
+    return bool(words & third) or not words & first
 
 
 def _unfilled(about: str) -> str:
     """The topic without "forget what I said about"."""
-    return " ".join(word for word in about.split() if word.casefold().strip(".,!?") not in _FILLERS)
+    fillers = listed("forgetting", "fillers")
+    return " ".join(word for word in about.split() if word.casefold().strip(".,!?") not in fillers)
 
 
 def _people(words: Collection[str]) -> frozenset[str]:
     """All words for the persons that these words name."""
     own = {fold(each) for each in words}
-    found = (each for each in _PEOPLE if not each.isdisjoint(own))
+    found = (each for each in _people_words() if not each.isdisjoint(own))
     return frozenset(word for each in found for word in each)
 
 
@@ -251,4 +198,18 @@ def _has_unspaced(words: Collection[str], text: str) -> bool:
     return any(not word.isascii() and has_unspaced(word) and word in text for word in words)
 
 
-_IGNORED = _FILLERS | frozenset(word for words in STOPWORDS.values() for word in words)
+def _things(about: str) -> list[str]:
+    """The things that a wish is about: "my divorce and my job" names two, "black and white" one."""
+    return re.split(pattern("forgetting", "and"), about, flags=re.IGNORECASE)
+
+
+@cache
+def _people_words() -> list[frozenset[str]]:
+    """Words for the same person: whose the topic is, rather than the topic."""
+    lines = sections("forgetting")["people"]
+    return [frozenset(map(fold, line.casefold().split())) for line in lines]
+
+
+@cache
+def _ignored() -> frozenset[str]:
+    return listed("forgetting", "fillers").union(*stopwords().values())

@@ -16,6 +16,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..words import pattern, sections
+
 LOOK_BACK = 12
 """Maximum number of user and assistant turns that a message is compared with."""
 
@@ -28,41 +30,11 @@ _MOST_NEW_TERMS = 8
 _LEAST_SPAN = 0.05
 _HEAD = 120
 
-REFERENCE: tuple[tuple[str, str], ...] = (
-    (
-        "How do I get a red wine stain out of a white shirt?",
-        "Cover the stain with salt, then wash the shirt cold.",
-    ),
-    (
-        "The printer in our office shows a paper jam again.",
-        "Open the rear tray and pull the stuck paper out slowly.",
-    ),
-    (
-        "We are flying to Athens in June with two children.",
-        "In June a hotel by the sea near Athens suits families.",
-    ),
-    (
-        "My knee hurts when I run downhill.",
-        "Rest the knee for a week and run on flat ground.",
-    ),
-    (
-        "Which interest rate would the bank give us for a house?",
-        "Banks now ask about four percent for a mortgage.",
-    ),
-    (
-        "Our puppy chews on every shoe in the flat.",
-        "Give the puppy a toy to chew and put the shoes away.",
-    ),
-    (
-        "The test of the login page fails on the build server.",
-        "Run the login test locally with the server's browser version.",
-    ),
-    (
-        "My daughter has to write an essay about the Roman Empire.",
-        "She could write about how the Roman roads held the empire together.",
-    ),
-)
-"""Turns and their answers, to measure an embedder's cosines of related and unrelated texts."""
+
+def reference() -> tuple[list[str], list[str]]:
+    """Turns and their answers, to measure an embedder's cosines of related and unrelated texts."""
+    texts = sections("openings")["reference"]
+    return texts[::2], texts[1::2]
 
 
 class Opening(Enum):
@@ -76,41 +48,16 @@ class Opening(Enum):
     """Refers to the previous message: "And the hotel?", "Yes, but…"."""
 
 
-# Strings, so that `re` compiles them on first use: few agents turn topic shifts on.
-_GREETING = (
-    r"(?is)\W*(?:hey|hi|hello|hiya|greetings|good (?:morning|afternoon|evening|day)"
-    r"|hallo|guten (?:morgen|tag|abend)|moin|servus|bonjour|bonsoir|salut|hola|buen[oa]s"
-    r"|ciao|buongiorno|buonasera|olá|hej|привет|здравствуйте|добрый день)\b"
-    r"|\W*(?:你好|您好|こんにちは|안녕하세요)"
-    r"|.{0,80}?\b(?:long time no|(?:since|last time) we (?:last|spoke|talked|chatted|met)"
-    r"|since (?:our|the) last (?:chat|talk|time)|we haven't (?:talked|spoken|chatted))\b"
-)
-_ANNOUNCED = (
-    r"(?i)\b(?:by the way|btw|on (?:another|a different) (?:note|topic|subject)"
-    r"|(?:another|different|new|unrelated|separate) (?:question|topic|subject|matter|issue|problem)"
-    r"|something (?:else|different|completely different)|chang(?:e|ing) (?:the )?(?:subject|topic)"
-    r"|switching (?:topics?|gears)"
-    r"|übrigens|(?:andere|neue) frage|(?:anderes|neues) (?:thema|problem)|etwas (?:ganz )?anderes"
-    r"|au fait|autre (?:question|chose|sujet)|por cierto|otr[ao] (?:pregunta|tema|cosa))\b"
-)
-_REPLY = (
-    r"(?i)\W*(?:and|but|so|or|also|then|because|what about|how about|that|it|this|they|he|she|these"
-    r"|those|yes|yeah|yep|yup|no|nope|nah|ok|okay|thanks|thank|thx|great|nice|perfect|alright"
-    r"|right|hmm|haha?|wow|cool|sure|absolutely|definitely|totally|exactly|of course|aww?|oh|ooh"
-    r"|glad|congrats|congratulations|sounds|got it|good|awesome|amazing|sorry|oof|same|me too"
-    r"|i agree|agreed|true|really|well"
-    r"|und|aber|oder|ja|nein|danke|genau|gut|et|mais|ou|oui|non|merci|y|pero|o|sí|gracias|vale)\b"
-)
-
-
 def opening(text: str) -> Opening:
     """Classify a message's beginning, in English and a few other languages."""
     head = text[:_HEAD]
-    if re.match(_GREETING, head):
+    if re.match(rf"(?is){pattern('openings', 'greeting')}", head):
         return Opening.GREETING
-    if re.search(_ANNOUNCED, head):
+    if re.search(rf"(?i){pattern('openings', 'announced')}", head):
         return Opening.ANNOUNCED
-    return Opening.REPLY if re.match(_REPLY, head) else Opening.PLAIN
+    return (
+        Opening.REPLY if re.match(rf"(?i){pattern('openings', 'reply')}", head) else Opening.PLAIN
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +92,7 @@ class CosineScale:
 
     @classmethod
     def of(cls, first: NDArray[np.float32], second: NDArray[np.float32]) -> Self:
-        """Measure the scale from the vectors of `REFERENCE`: its turns and its answers."""
+        """Measure the scale from the vectors of `reference`: its turns and its answers."""
         cosines = first @ second.T
         pairs = len(cosines)
         together = float(np.trace(cosines))

@@ -16,7 +16,7 @@ import Stemmer
 
 from ...domain.errors import InvalidSetting
 from ...domain.search import languages
-from ...domain.search.languages import STOPWORDS, characters, pieces_sought
+from ...domain.search.languages import characters, pieces_sought, stopwords
 from ...domain.search.terms import (
     TEXT_CAP,
     WordMemo,
@@ -172,13 +172,13 @@ class SnowballAnalyzer:
             self._stem(form, each)
             for form in dict.fromkeys((_without_elision(word, language), bared, word))
             for each in (language, *others)
-            if form not in STOPWORDS.get(each, ())
+            if form not in stopwords().get(each, ())
         ]
         return [tuple(alike)]
 
     def _says_nothing(self, word: str, language: str) -> bool:
-        stopwords = STOPWORDS.get(language, frozenset())
-        return word in stopwords or _without_elision(word, language) in stopwords
+        ignored = stopwords().get(language, frozenset())
+        return word in ignored or _without_elision(word, language) in ignored
 
     def _stem(self, word: str, latin: str) -> str:
         language = _language_of(word, latin)

@@ -13,7 +13,7 @@ import Stemmer
 from ...domain.block.passages import split_sentences
 from ...domain.episode import Turn
 from ...domain.message import Role
-from ...domain.search.languages import STOPWORDS
+from ...domain.search.languages import stopwords
 from ...domain.search.terms import Flag, bare, pieces, shape_flags, words
 from . import cues
 
@@ -64,7 +64,7 @@ class Words:
     def __init__(self, language: str) -> None:
         self.language = language
         self._stem = Stemmer.Stemmer(language).stemWord
-        self._stopwords = STOPWORDS[language] | STOPWORDS["english"]
+        self._stopwords = stopwords()[language] | stopwords()["english"]
         self._known: dict[str, tuple[str, ...]] = {}
 
     def terms(self, text: str) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ def language_of(turns: Sequence[Turn]) -> str:
     """The language whose stopwords occur most in the first turns."""
     sample = " ".join(turn.text[:100] for turn in turns[:50])
     seen = words(sample, len(sample))
-    return max(STOPWORDS, key=lambda name: sum(map(STOPWORDS[name].__contains__, seen)))
+    return max(stopwords(), key=lambda name: sum(map(stopwords()[name].__contains__, seen)))
 
 
 def read_sentences(turns: Sequence[Turn], analyzed: Words) -> list[Sentence]:

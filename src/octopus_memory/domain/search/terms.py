@@ -11,6 +11,8 @@ from collections.abc import Callable
 from enum import IntFlag
 from typing import TypeVar
 
+from ...words import listed, pattern
+
 TEXT_CAP = 600
 """Characters of a turn that are tokenized, because long answers would drown short turns."""
 
@@ -50,23 +52,6 @@ class Flag(IntFlag):
     """Set for a summary by a caller or a model, which may contain words that no turn has."""
 
 
-_TIMES = """yesterday today tonight tomorrow ago last next week weeks weekend weekends month months
-year years monday tuesday wednesday thursday friday saturday sunday january february april june july
-august september october november december
-gestern vorgestern heute morgen übermorgen letzte letzten letzter letztes letzte nächste nächsten
-nächster nächstes woche wochen wochenende monat monate monaten jahr jahre jahren montag dienstag
-mittwoch donnerstag freitag samstag sonnabend sonntag januar februar märz juni juli oktober dezember
-hier aujourd demain semaine semaines mois année années dernier dernière prochain prochaine lundi
-mardi mercredi jeudi vendredi samedi dimanche janvier février avril juin juillet août septembre
-octobre novembre décembre
-ayer anteayer anoche hoy mañana semana semanas meses año años pasado pasada próximo próxima lunes
-martes miércoles jueves viernes sábado domingo enero febrero marzo abril junio julio agosto
-septiembre octubre noviembre diciembre"""
-_TIME_WORDS = frozenset(_TIMES.split())
-_CHINESE_TIMES = (
-    r"[昨今明前后]天|[昨今明]晚|[上下本这]个?(?:周|星期|礼拜|月)|周末|[去今明前]年"
-    r"|[天周月年]前|星期|礼拜|\d[月日号]"
-)
 _DIGIT = re.compile(r"\d")
 _RUN = re.compile(r"\w+")
 _NO_RUN = {code: " " for code in range(128) if not _RUN.match(chr(code))}
@@ -144,8 +129,9 @@ def word_flags(text: str) -> int:
     """Flags that depend on single words, so that a text's are the union of its words'."""
     # Sets instead of patterns, which would take as long as all other work on a turn.
     runs = set(text.translate(_NO_RUN).split() if text.isascii() else _RUN.findall(text))
-    timed = not _TIME_WORDS.isdisjoint(map(str.casefold, runs)) or (
-        not text.isascii() and re.search(_CHINESE_TIMES, text) is not None
+    timed = not listed("times", "words of time").isdisjoint(map(str.casefold, runs)) or (
+        not text.isascii()
+        and re.search(pattern("times", "Chinese words of time"), text) is not None
     )
     return Flag.NUMBER * (_DIGIT.search(text) is not None) | Flag.TIME * timed
 

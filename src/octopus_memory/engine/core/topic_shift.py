@@ -127,7 +127,7 @@ class TopicWatch:
         return topics.is_shift(words, scale.nearness(cosine))
 
     def _measured(self) -> CosineScale:
-        first, second = zip(*topics.REFERENCE, strict=True)
+        first, second = topics.reference()
         vectors = self._embedder.embed([*first, *second])
         self._scale = CosineScale.of(vectors[: len(first)], vectors[len(first) :])
         return self._scale

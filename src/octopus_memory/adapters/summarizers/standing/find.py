@@ -18,7 +18,7 @@ from ....domain.facts import (
     slot_for,
 )
 from ....domain.message import Role
-from ....domain.search.languages import STOPWORDS
+from ....domain.search.languages import stopwords
 from ....domain.search.terms import words
 from ....domain.slots import SLOTS
 from ..sentences import closed, plain
@@ -146,7 +146,7 @@ def _languages(text: str, before: Turn | None) -> Iterable[str]:
     if 3 * len(_HAN.findall(sample)) > len(_LETTER.findall(sample)):
         return ("chinese",)
     seen = words(sample, len(sample))
-    counts = {name: sum(map(known.__contains__, seen)) for name, known in STOPWORDS.items()}
+    counts = {name: sum(map(known.__contains__, seen)) for name, known in stopwords().items()}
     best = max(counts, key=lambda name: counts[name])
     if counts[best] >= _SURE and all(
         count < counts[best] for name, count in counts.items() if name != best
