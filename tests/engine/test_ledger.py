@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from hashlib import sha256
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.both_databases
 
 NUTS = [("user", "I am allergic to peanuts."), ("assistant", "Noted: no peanuts for you.")]
 QUESTION = "What am I allergic to?"
+ITEM = {"what": "passage", "rank": 1, "reason": "", "tokens": 1}
 
 
 @pytest.fixture
@@ -69,6 +71,10 @@ def test_an_entry_names_what_the_block_shows(scope: MemoryScope, clock: FixedClo
     assert item.rank == 1
     assert item.score == pytest.approx(best.score, abs=1e-4)
     assert item.reason
+    odds = log(best.score / (1 - best.score))
+    assert sum(item.contributions.values()) == pytest.approx(odds, abs=0.05)
+    assert {"meaning", "question"} <= item.contributions.keys()
+    assert by_kind[InjectedKind.FACT][0].contributions == {}
     assert monday.id in entry.episode_ids
 
 
@@ -265,6 +271,9 @@ def test_an_export_carries_the_ledger(scope: MemoryScope, memory: EpisodicMemory
         ("left_out", -1),
         ("shown", [{"what": "passage"}]),
         ("shown", ["passage"]),
+        ("shown", [ITEM | {"contributions": {"meaning": "much"}}]),
+        ("shown", [ITEM | {"contributions": {"meaning": float("nan")}}]),
+        ("cut", [ITEM | {"contributions": [1.0]}]),
         ("cut", "none"),
     ],
 )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from inspect import getsource
+
 import pytest
 
 pytest.importorskip("jinja2", reason="the extra server is not installed")
 from octopus_memory.domain.block.passages import LeftOutReason
 from octopus_memory.domain.context import QuestionKind
 from octopus_memory.domain.ledger import Injected, InjectedKind
+from octopus_memory.domain.search import scoring
 from octopus_memory.domain.slots import FactKind
 from octopus_memory.faces.inspector import wording
 
@@ -29,6 +33,16 @@ def test_a_fact_of_every_kind_is_explained(kind: FactKind):
 @pytest.mark.parametrize("kind", QuestionKind)
 def test_every_kind_of_question_has_words(kind: QuestionKind):
     assert wording.QUESTIONS[kind]
+
+
+def test_every_signal_has_words():
+    told = set(re.findall(r'QuerySignal\(\s*"(\w+)"', getsource(scoring)))
+    assert {"side", "order"} <= told
+    computed = {"meaning", "words", "around", "episode", "form"}
+    assert told | computed | {"question"} == wording.SIGNALS.keys()
+    for signal in told | computed:
+        words = wording.why(Injected(kind=InjectedKind.PASSAGE, rank=1, reason=signal))
+        assert words.startswith("It "), signal
 
 
 def test_signals_become_a_sentence():

@@ -7,15 +7,16 @@ if the agent's setting `context.ledger` is `full`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
+from math import isnan
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from .block.passages import LeftOut, LeftOutReason, Passage
-from .episode import TurnHit
+from .episode import SignalShare, TurnHit
 from .errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ class Injected:
     """Position of the turn in its episode; None for summaries and facts."""
     fact_id: UUID | None = None
     tokens: int = 0
+    contributions: Mapping[str, float] = field(default_factory=dict)
+    """What each signal adds to the log odds of `score`, strongest first; they add up to it. Empty
+    for an item that was not searched, or not shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +222,7 @@ def _passages(block: Block, ranks: Mapping[object, int]) -> Iterable[Injected]:
             episode_id=passage.episode_id,
             ordinal=None if passage.ordinal < 0 else passage.ordinal,
             tokens=passage.tokens,
+            contributions=contributions(passage.signals),
         )
 
 
@@ -229,7 +234,19 @@ def _summaries(block: Block, ranks: Mapping[object, int]) -> Iterable[Injected]:
             score=snippet.relevance,
             reason="recent" if snippet.relevance is None else "relevant",
             episode_id=snippet.episode_id,
+            contributions={} if snippet.relevance is None else contributions(snippet.signals),
         )
+
+
+def contributions(signals: Iterable[SignalShare]) -> dict[str, float]:
+    """What each signal adds to the log odds, rounded as an entry keeps it."""
+    added: dict[str, float] = {}
+    for share in signals:
+        # Unknown where a row has no vector, and JSON has no such number.
+        if isnan(share.contribution):
+            continue
+        added[share.signal] = round(added.get(share.signal, 0.0) + share.contribution, 2)
+    return added
 
 
 def _cut(each: LeftOut, turns: Mapping[UUID, int], ranks: Mapping[object, int]) -> Injected:
@@ -256,6 +273,7 @@ def pack_items(items: Sequence[Injected]) -> list[list[Any]]:
             item.ordinal,
             None if item.fact_id is None else str(item.fact_id),
             item.tokens,
+            *([dict(item.contributions)] if item.contributions else []),
         ]
         for item in items
     ]
@@ -277,8 +295,10 @@ def unpack_items(packed: Any, episode_id: UUID | None) -> list[Injected]:
                 ordinal=_whole(ordinal),
                 fact_id=None if fact_id is None else UUID(fact_id),
                 tokens=_whole(tokens) or 0,
+                contributions={str(k): float(v) for added in more for k, v in added.items()},
             )
-            for kind, rank, score, reason, ordinal, fact_id, tokens in packed
+            # Entries of an earlier release end with the tokens.
+            for kind, rank, score, reason, ordinal, fact_id, tokens, *more in packed
         ]
     except (AttributeError, TypeError, ValueError) as error:
         raise InvalidInput("items", "must be as the ledger packs them") from error

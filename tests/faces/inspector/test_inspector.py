@@ -259,6 +259,14 @@ def test_a_replay_says_why_each_memory_was_shown(pages: TestClient, memory: Epis
     assert "Every answer must respect it, so it is always shown." in text
     assert "It is pinned, so it is always shown." in text
     assert re.search(r"It [^<]*shares words with the message", text)
+    ledger = text[text.index('class="ledger"') :]
+    shown = ledger[ledger.index("<ul>") : ledger.index("</ul>")].split("<li>")[1:]
+    assert len(shown) == len(scope.injections("friday")[0].shown)
+    assert all(re.search(r'<p class="small">\w[^<]+\.</p>', each) for each in shown)
+    ranked = [each for each in shown if "<span>passage</span>" in each]
+    assert ranked
+    drawn = r'class="bars".*aria-label="[^"]*fits the question [+-]'
+    assert all(re.search(drawn, each) for each in ranked)
 
 
 def test_the_playground_shows_the_block_and_enters_nothing(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from math import isfinite
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -352,6 +353,7 @@ def _check_stage(line: ExportLine, kept: EpisodeRecord) -> None:
 
 _MOST_ITEMS = 10_000
 _LONGEST_REASON = 200
+_MOST_SIGNALS = 50
 _HASH = re.compile(r"(?:[0-9a-f]{64})?")
 
 
@@ -381,6 +383,7 @@ def _item(item: Injected) -> dict[str, Json]:
         "ordinal": item.ordinal,
         "fact_id": None if item.fact_id is None else str(item.fact_id),
         "tokens": item.tokens,
+        "contributions": dict(item.contributions),
     }
 
 
@@ -440,7 +443,20 @@ def _checked(line: ExportLine) -> Injected:
         ordinal=None if line.body.get("ordinal") is None else line.count("ordinal"),
         fact_id=_maybe_id(line, "fact_id"),
         tokens=line.count("tokens"),
+        contributions=_contributions(line),
     )
+
+
+def _contributions(line: ExportLine) -> dict[str, float]:
+    """What the signals add to a score; empty in an export of an earlier release."""
+    given = line.body.get("contributions") or {}
+    if not isinstance(given, dict) or len(given) > _MOST_SIGNALS:
+        raise line.wrong("contributions", f"must be an object of at most {_MOST_SIGNALS} numbers")
+    for name, adds in given.items():
+        is_number = isinstance(adds, int | float) and not isinstance(adds, bool)
+        if len(name) > _LONGEST_REASON or not is_number or not isfinite(adds):
+            raise line.wrong("contributions", "must have short names, and numbers")
+    return {name: float(adds) for name, adds in given.items()}
 
 
 def _maybe_id(line: ExportLine, field: str) -> UUID | None:

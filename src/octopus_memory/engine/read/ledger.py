@@ -20,7 +20,14 @@ def note_recalled(
     text: str,
 ) -> None:
     """Record what a model's recall tool was answered, as the block is recorded."""
-    from ...domain.ledger import QUERY_LIMIT, Injected, InjectedKind, Injection, block_hash
+    from ...domain.ledger import (
+        QUERY_LIMIT,
+        Injected,
+        InjectedKind,
+        Injection,
+        block_hash,
+        contributions,
+    )
 
     mode = runtime.config(scope.tenant, scope.agent).context.ledger
     if mode is LedgerMode.OFF or not hits:
@@ -34,6 +41,7 @@ def note_recalled(
             reason="recall tool",
             episode_id=hit.episode_id,
             ordinal=hit.ordinal,
+            contributions=contributions(hit.signals),
         )
         for rank, hit in enumerate(hits, 1)
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import isnan
 
 WIDTH, HEIGHT = 300.0, 44.0
 _GAP = 1.0
+BAR_WIDTH = 190.0
+_LEAST_WIDTH = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,3 +51,42 @@ def chart(name: str, counts: Sequence[int]) -> Chart:
         peak=peak,
         last=counts[-2] if len(counts) > 1 else 0,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """Part of a score that one signal adds, as a bar that starts where the previous one ended."""
+
+    signal: str
+    adds: float
+    start: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sum:
+    """Bars of log odds that add up to a score."""
+
+    bars: tuple[Bar, ...]
+    zero: float
+    total: float
+
+
+def add_up(contributions: Iterable[tuple[str, float]]) -> Sum:
+    """Lay out contributions as bars, each from where the one before it ended."""
+    known = [(signal, adds) for signal, adds in contributions if not isnan(adds)]
+    ends = [0.0]
+    for _, adds in known:
+        ends.append(ends[-1] + adds)
+    low, high = min(ends), max(ends)
+    scale = BAR_WIDTH / max(high - low, 1e-9)
+    bars = [
+        Bar(
+            signal=signal,
+            adds=adds,
+            start=(min(begun, begun + adds) - low) * scale,
+            width=max(abs(adds) * scale, _LEAST_WIDTH),
+        )
+        for (signal, adds), begun in zip(known, ends, strict=False)
+    ]
+    return Sum(bars=tuple(bars), zero=-low * scale, total=ends[-1])

@@ -35,15 +35,31 @@ LEFT_OUT: dict[str, str] = {
     LeftOutReason.HISTORY: "the history holds the same words",
     LeftOutReason.SUBJECT: "the message is not about it",
 }
-_SIGNALS = {
+SIGNALS: dict[str, str] = {
+    "question": "fits the question",
+    "meaning": "close in meaning",
+    "words": "same words",
+    "around": "messages around it",
+    "episode": "its conversation",
+    "form": "full statement",
+    "side": "who said it",
+    "speaker": "the person named",
+    "date": "the time named",
+    "time": "mentions a time",
+    "order": "first or last",
+}
+"""Names of the signals beside their bars."""
+_HELPED = {
     "meaning": "is close in meaning",
     "words": "shares words with the message",
     "around": "stands among messages that match",
     "episode": "belongs to a conversation about the same thing",
     "form": "is a full statement",
+    "side": "was said by the side that the message asks about",
     "speaker": "was said by the person asked about",
     "date": "was said at the time asked about",
     "time": "names a time, as the message asks for one",
+    "order": "is as early or as late as the message asks for",
     "recall tool": "was looked up by the model with its recall tool",
 }
 _FACTS: dict[str, str] = {
@@ -79,7 +95,7 @@ def why(item: Injected) -> str:
             return "It is one of the last conversations."
         case InjectedKind.SUMMARY:
             return "Its conversation is about the same thing."
-    named = [_SIGNALS[name] for name in item.reason.split(", ") if name in _SIGNALS]
+    named = [_HELPED[name] for name in item.reason.split(", ") if name in _HELPED]
     if not named:
         return "Nothing that is stored comes closer."
     *first, last = named

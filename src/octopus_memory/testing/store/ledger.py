@@ -82,7 +82,7 @@ class LedgerTests(StoreTests):
         cut = passage(old, 1, rank=7, score=0.1234, reason="budget")
         made = make_injection(
             given_fact(),
-            passage(old),
+            passage(old, contributions={"meaning": 0.31, "question": -1.5}),
             summary,
             cut=[cut],
             session_id="né\U0001f419",

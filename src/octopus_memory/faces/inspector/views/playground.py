@@ -8,26 +8,16 @@ from dataclasses import dataclass, replace
 
 from ....domain.block.passages import LeftOutReason, Passage
 from ....domain.context import MemoryContext
-from ....domain.episode import SignalShare
 from ....domain.policy import Layout, MemoryConfig
 from ....engine.inspection import Named, Stage
 from .. import wording
+from ..charts import Sum, add_up
 from ..visit import Answer, Page, Visit
 from .replay import SEES
 
 _LONGEST_MESSAGE = 10_000
 _MOST_BUDGET = 4_000
-_BAR_WIDTH = 300.0
 _AFTER_SENTENCE = re.compile(r"(?<=[.!?\"])(?=\s)|(?<=\n)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """Part of a score that one signal adds, as a bar that starts where the previous one ended."""
-
-    share: SignalShare
-    start: float
-    width: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +25,9 @@ class Explained:
     """A passage with the bars that add up to its relevance."""
 
     passage: Passage
-    bars: list[Bar]
-    zero: float
-    total: float
+    sum: Sum
+    words: list[tuple[str, str]]
+    """What each signal saw, by its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +81,7 @@ def _values(visit: Visit) -> dict[str, object]:
         "left_out": wording.LEFT_OUT | {LeftOutReason.HISTORY: "the message says the same"},
         "layouts": list(Layout),
         "most_budget": _MOST_BUDGET,
-        "bar_width": _BAR_WIDTH,
+        "signals": wording.SIGNALS,
     }
 
 
@@ -141,18 +131,12 @@ def _by_score(context: MemoryContext) -> list[Passage]:
 
 
 def _explain(passage: Passage) -> Explained:
-    """Bars of log odds: each starts where the one before it ended."""
-    ends, at = [0.0], 0.0
-    for share in passage.signals:
-        at += share.contribution
-        ends.append(at)
-    low, high = min(ends), max(ends)
-    scale = _BAR_WIDTH / max(high - low, 1e-9)
-    bars = []
-    for share, begun, ended in zip(passage.signals, ends, ends[1:], strict=False):
-        left = (min(begun, ended) - low) * scale
-        bars.append(Bar(share=share, start=left, width=max(abs(ended - begun) * scale, 1.0)))
-    return Explained(passage=passage, bars=bars, zero=-low * scale, total=at)
+    shares = passage.signals
+    return Explained(
+        passage=passage,
+        sum=add_up((share.signal, share.contribution) for share in shares),
+        words=[(wording.SIGNALS.get(share.signal, share.signal), share.words) for share in shares],
+    )
 
 
 def _code(visit: Visit, message: str, budget: int, threshold: float, layout: Layout) -> str:

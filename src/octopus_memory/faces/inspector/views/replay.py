@@ -11,6 +11,7 @@ from ....domain.ledger import Injected, InjectedKind, Injection
 from ....domain.message import as_text
 from ....engine.inspection import Texts
 from .. import wording
+from ..charts import Sum, add_up
 from ..visit import Answer, Page, Visit
 
 SEES = (AccessRole.ADMIN, AccessRole.AGENT, AccessRole.USER)
@@ -25,6 +26,7 @@ class ShownItem:
     item: Injected
     words: str
     why: str
+    sum: Sum
     session_id: str | None
 
 
@@ -60,6 +62,7 @@ def show(visit: Visit) -> Answer:
         "by_turn": by_turn,
         "pending": by_turn.get(None, []),
         "older": last * 4 if len(replay.turns) >= last else None,
+        "signals": wording.SIGNALS,
         "tokens": sum(turn.tokens for turn in replay.turns),
         "uses": {part.episode.id: scope.uses(part.episode) for part in replay.episodes[-20:]},
     }
@@ -81,6 +84,7 @@ def _item(texts: Texts, item: Injected) -> ShownItem:
         item=item,
         words=_words(texts, item, episode),
         why=wording.why(item),
+        sum=add_up(item.contributions.items()),
         session_id=session_id,
     )
 
