@@ -8,7 +8,7 @@ store as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -409,6 +409,14 @@ def make_embedder(settings: Settings) -> Embedder:
             known = ("minilm", "hashing", "openai", "fastembed")
             made: Embedder = _installed("embedders", name, "embedder", known)(settings)
             return made
+
+
+@cache
+def local_embedders() -> Mapping[str, Embedder]:
+    """Return the embedders that send no text elsewhere and need nothing, by name."""
+    from .settings import Settings
+
+    return {name: make_embedder(Settings(embedder=name)) for name in ("minilm", "hashing")}
 
 
 def make_summarizer(settings: Settings) -> Summarizer | None:

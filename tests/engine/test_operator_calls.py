@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from octopus_memory import EpisodicMemory, EpisodicRetentionPolicy, NotFound
+from octopus_memory import EpisodicMemory, EpisodicRetentionPolicy, InvalidInput, NotFound
+from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.domain.erasure import StepState
+from octopus_memory.engine.read import trial_index
 from octopus_memory.testing import FixedClock
 
 NUTS = "I am allergic to peanuts, so no satay."
+LOOKED_UP = {
+    "role": "tool",
+    "tool_call_id": "c",
+    "function_name": "look_up",
+    "arguments": {},
+    "content": "42",
+}
 
 
 @pytest.fixture
@@ -76,3 +88,66 @@ def test_a_trial_is_entered_nowhere(filled: EpisodicMemory):
     assert not tried.context.facts
     assert [stage.name for stage in tried.stages] == ["searched", "ranked", "chosen", "laid out"]
     assert scope.injections("s") == []
+
+
+class Counting(HashingEmbedder):
+    """Another model than that of the memory, which counts the texts that it embeds."""
+
+    def __init__(self) -> None:
+        super().__init__(dimension=64)
+        self.texts = 0
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.texts += len(texts)
+        return super().embed(texts)
+
+
+def test_a_trial_of_an_embedder_finds_what_a_memory_with_it_finds(
+    filled: EpisodicMemory, clock: FixedClock
+):
+    scope = filled.scope(tenant="acme", agent="hr", user="ana")
+    scope.store([("user", "My bicycle is blue."), LOOKED_UP, ("assistant", "Lovely.")])
+    filled.flush()
+    other, config = Counting(), filled.config("hr", tenant="acme")
+    asked = "What can I not eat?"
+    tried = filled.inspection(scope).try_context(asked, config, embedder=other).context
+    with EpisodicMemory.open(
+        "sqlite:///:memory:", embedder=Counting(), clock=clock, background=False
+    ) as memory:
+        memory.tenant("acme").import_user(list(filled.tenant("acme").export_user("ana")))
+        memory.flush()
+        mine = memory.scope(tenant="acme", agent="hr", user="ana").context(asked)
+        assert tried.text == mine.text
+        scores = [(each.text, each.score) for each in tried.passages]
+        assert scores == [
+            (each.text, pytest.approx(each.score, abs=0.005)) for each in mine.passages
+        ]
+    own = [
+        (each.text, pytest.approx(each.score, abs=0.005)) for each in scope.context(asked).passages
+    ]
+    assert scores != own
+    assert filled.database_state().model == filled.embedding_model != other.model
+
+
+def test_a_trial_embeds_once_until_something_is_erased(filled: EpisodicMemory):
+    scope = filled.scope(tenant="acme", agent="hr", user="ana")
+    other, config = Counting(), filled.config("hr", tenant="acme")
+    inspection = filled.inspection(scope)
+    inspection.try_context("What can I not eat?", config, embedder=other)
+    assert (first := other.texts) > 2
+    inspection.try_context("What can I not eat?", config, embedder=other)
+    assert other.texts == first + 1  # the question
+    filled.tenant("acme").erase_user("ben")
+    inspection.try_context("What can I not eat?", config, embedder=other)
+    assert other.texts > first + 2
+
+
+def test_a_trial_of_an_embedder_is_for_a_short_history(
+    filled: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(trial_index, "MOST_ROWS", 1)
+    scope = filled.scope(tenant="acme", agent="hr", user="ana")
+    config = filled.config("hr", tenant="acme")
+    with pytest.raises(InvalidInput, match="embedder: must be the memory's own"):
+        filled.inspection(scope).try_context("What?", config, embedder=Counting())
+    assert filled.inspection(scope).try_context("What?", config).context.kind

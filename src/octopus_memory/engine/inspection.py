@@ -15,6 +15,7 @@ from ..domain.facts import Fact
 from ..domain.ledger import Injection
 from ..domain.message import Message
 from ..domain.policy import MemoryConfig
+from ..ports.models import Embedder
 from .core.runtime import Runtime
 from .read.context import MemoryOrchestrator
 from .scope import MemoryScope
@@ -100,9 +101,29 @@ class Inspection:
         found = self._runtime.store.episodes(self._scope.scope, ids)
         return {episode_id: episode.session_id for episode_id, episode in found.items()}
 
-    def try_context(self, message: str, config: MemoryConfig, *, with_facts: bool = True) -> Tried:
-        """Make the block for a message with other settings than the agent's."""
-        trial = _Trial(self._runtime, self._scope.scope, with_facts=with_facts)
+    def try_context(
+        self,
+        message: str,
+        config: MemoryConfig,
+        *,
+        with_facts: bool = True,
+        embedder: Embedder | None = None,
+    ) -> Tried:
+        """Make the block for a message with other settings than the agent's.
+
+        With an `embedder`, as if the memory used that one: what is stored is embedded with it, and
+        the vectors are kept in this process alone.
+
+        :raises InvalidInput: for an embedder other than the memory's, and a user with so many
+            messages that it takes long
+        :raises EmbedderFailed: when the embedder cannot be reached
+        """
+        runtime = self._runtime
+        if embedder is not None:
+            from .read.trial_index import trial_runtime
+
+            runtime = trial_runtime(runtime, embedder)
+        trial = _Trial(runtime, self._scope.scope, with_facts=with_facts)
         # Without a session, so that trying is not entered in the ledger.
         context = trial.context(message, config=config)
         return Tried(

@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 
 from octopus_memory import EpisodicMemory
+from octopus_memory.engine.read import trial_index
 from octopus_memory.testing import FixedClock
 
 pytest.importorskip("jinja2", reason="the extra server is not installed")
@@ -322,6 +323,25 @@ def test_the_playground_marks_what_only_one_setting_shows(
     assert "<ins>" not in pages.get(
         address("/playground", **asked | {"facts2": "on"})
     ).text.replace("<ins>marked</ins>", "")
+
+
+def test_the_playground_compares_embedders(
+    pages: TestClient, memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
+):
+    sign_in(pages, memory)
+    asked = {"message": "What food must I avoid?", "compare": "on", **ANA}
+    text = pages.get(address("/playground", embedder2="minilm", **asked)).text
+    assert re.search(r'name="embedder2">.*<option value="minilm" selected>all-minilm', text)
+    assert 'value="hashing"' not in text
+    alone = re.findall(r'aria-label="[^"]*relevance [\d.]+"', text)
+    same = pages.get(address("/playground", **asked)).text
+    assert len(set(alone)) > len(set(re.findall(r'aria-label="[^"]*relevance [\d.]+"', same)))
+    assert "EpisodicMemory.open(embedder=&#39;minilm&#39;)" in text
+    assert "embedder=" not in same[same.index("Copy as Python") :]
+    monkeypatch.setattr(trial_index, "MOST_ROWS", 1)
+    text = pages.get(address("/playground", embedder2="minilm", **asked)).text
+    assert "The embedder must be the memory&#39;s own" in text
+    assert "I am allergic to peanuts." in text
 
 
 def test_the_playground_traces_the_stages(pages: TestClient, memory: EpisodicMemory):

@@ -21,6 +21,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -176,8 +177,38 @@ class LedgerQueue:
 
 _MOST_CONFIGS = 10_000
 _MOST_QUERIES = 256
+_MOST_VECTORS = 10_000
 _CONFIG_SECONDS = 2.0
 """Seconds that settings are cached, so another process's change is seen that late."""
+
+
+class TrialVectors:
+    """Vectors by an embedder that the memory does not use, for comparisons. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, bytes], NDArray[np.float32]] = {}
+        self._embedding = threading.Lock()
+
+    def of(self, embedder: Embedder, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return one row per text; those that were asked for before are not embedded again."""
+        keys = [(embedder.model, _digest(text)) for text in texts]
+        with self._embedding:
+            if len(self._known) > _MOST_VECTORS:
+                self._known.clear()
+            new = {
+                key: text for key, text in zip(keys, texts, strict=True) if key not in self._known
+            }
+            if new:
+                self._known |= dict(zip(new, embedder.embed([*new.values()]), strict=True))
+            return np.stack([self._known[key] for key in keys])
+
+    def clear_cache(self) -> None:
+        with self._embedding:
+            self._known.clear()
+
+
+def _digest(text: str) -> bytes:
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 class Timeouts(NamedTuple):
@@ -231,6 +262,7 @@ class Runtime:
         self.warned: set[tuple[str, str]] = set()
         """Tenants and agents whose retention policy a warning was logged for."""
         self.open_episodes = OpenEpisodeCache()
+        self.trial_vectors = TrialVectors()
         self.ledger = LedgerQueue(self.store, read_only=self.store.read_only)
         self.lexicon = Lexicon(self.analyzer, self.hasher)
 
@@ -323,6 +355,7 @@ class Runtime:
     def clear_caches(self) -> None:
         """Clear every cache that may hold content that was removed from the store."""
         self.topics.clear_cache()
+        self.trial_vectors.clear_cache()
         self.heard.clear_cache()
         self.open_episodes.clear_cache()
         self.lexicon.clear_cache()

@@ -137,7 +137,7 @@ def _claim(runtime: Runtime, worker_id: str) -> list[Work]:
 def _texts(runtime: Runtime, claimed: Sequence[Work]) -> tuple[list[tuple[Work, str]], list[Work]]:
     """Return the texts of the work whose turn or summary exists, and the work that is damaged."""
     try:
-        return list(_texts_of(runtime, claimed, runtime.store.turns_of(claimed))), []
+        return list(texts_of(runtime, claimed, runtime.store.turns_of(claimed))), []
     except StoreCorrupt:
         pass
     ready: list[tuple[Work, str]] = []
@@ -159,15 +159,16 @@ def _text_alone(runtime: Runtime, work: Work) -> list[tuple[Work, str]] | None:
         places = [(work.episode_id, ordinal) for ordinal in range(first, work.ordinal + 1)]
         try:
             turns = runtime.store.turns_at(work.scope, places)
-            return list(_texts_of(runtime, [work], turns))
+            return list(texts_of(runtime, [work], turns))
         except StoreCorrupt:
             continue
     return None
 
 
-def _texts_of(
+def texts_of(
     runtime: Runtime, pieces: Sequence[Work], read: Sequence[Turn]
 ) -> Iterator[tuple[Work, str]]:
+    """Return what is embedded for each turn in `read`, and for each summary that exists."""
     turns = {(turn.episode_id, turn.ordinal): turn for turn in read}
     closed: dict[Scope, list[UUID]] = {}
     for work in pieces:

@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 
 from ....domain.block.passages import LeftOutReason, Passage
 from ....domain.context import MemoryContext
+from ....domain.errors import EmbedderFailed, InvalidInput
 from ....domain.policy import Layout, MemoryConfig
 from ....engine.inspection import Named, Stage
+from ....ports.models import Embedder
+from ....wiring import local_embedders
 from .. import wording
 from ..charts import Sum, add_up
 from ..visit import Answer, Page, Visit
@@ -39,6 +42,9 @@ class Tried:
     threshold: float
     layout: str
     with_facts: bool
+    embedder: str
+    """One of the local embedders; empty for the memory's own."""
+    problem: str
     context: MemoryContext | None
     explained: list[Explained]
     stages: Sequence[Stage]
@@ -80,6 +86,8 @@ def _values(visit: Visit) -> dict[str, object]:
         # There is no history on the page.
         "left_out": wording.LEFT_OUT | {LeftOutReason.HISTORY: "the message says the same"},
         "layouts": list(Layout),
+        "embedders": _embedders(visit),
+        "own_embedder": visit.memory.embedding_model,
         "most_budget": _MOST_BUDGET,
         "signals": wording.SIGNALS,
     }
@@ -103,7 +111,9 @@ def _try(visit: Visit, config: MemoryConfig, message: str, suffix: str) -> Tried
     given = visit.given(f"layout{suffix}")
     layout = Layout(given) if given in list(Layout) else config.context.layout
     with_facts = visit.given(f"facts{suffix}") != "off"
-    tried = None
+    embedder = visit.given(f"embedder{suffix}")
+    other = _embedders(visit).get(embedder)
+    tried, problem = None, ""
     if message:
         chosen = replace(
             config,
@@ -111,19 +121,32 @@ def _try(visit: Visit, config: MemoryConfig, message: str, suffix: str) -> Tried
             context=replace(config.context, budget_tokens=budget, layout=layout),
         )
         inspection = visit.memory.inspection(visit.scope)
-        tried = inspection.try_context(message, chosen, with_facts=with_facts)
+        try:
+            tried = inspection.try_context(message, chosen, with_facts=with_facts, embedder=other)
+        except InvalidInput as error:
+            problem = f"The {error.field} {error.problem}."
+        except EmbedderFailed as error:
+            problem = str(error)
     return Tried(
         name="B" if suffix else "A",
         budget=budget,
         threshold=threshold,
         layout=layout.value,
         with_facts=with_facts,
+        embedder=embedder if other else "",
+        problem=problem,
         context=None if tried is None else tried.context,
         explained=[] if tried is None else [_explain(each) for each in _by_score(tried.context)],
         stages=() if tried is None else tried.stages,
         left_out=() if tried is None else tried.left_out,
-        code=_code(visit, message, budget, threshold, layout),
+        code=_code(visit, message, budget, threshold, layout, embedder if other else ""),
     )
+
+
+def _embedders(visit: Visit) -> dict[str, Embedder]:
+    """Return the embedders to compare with the memory's own: none that sends texts elsewhere."""
+    own = visit.memory.embedding_model
+    return {name: each for name, each in local_embedders().items() if each.model != own}
 
 
 def _by_score(context: MemoryContext) -> list[Passage]:
@@ -139,14 +162,17 @@ def _explain(passage: Passage) -> Explained:
     )
 
 
-def _code(visit: Visit, message: str, budget: int, threshold: float, layout: Layout) -> str:
+def _code(
+    visit: Visit, message: str, budget: int, threshold: float, layout: Layout, embedder: str
+) -> str:
     scope = visit.whose
     whose = f"tenant={scope.tenant!r}, agent={scope.agent!r}, user={scope.user!r}"
     recall = f"EpisodicRecallConfig(min_recall_score={threshold})"
     lines = (
         "from octopus_memory import ContextConfig, EpisodicMemory, EpisodicRecallConfig",
         "",
-        "memory = EpisodicMemory.open()",
+        *(["# What is stored is embedded again, in the background."] if embedder else []),
+        f"memory = EpisodicMemory.open({f'embedder={embedder!r}' if embedder else ''})",
         f"scope = memory.scope({whose})",
         f"memory.configure({scope.agent!r}, {recall})",
         f"memory.configure({scope.agent!r}, ContextConfig(layout={layout.value!r}))",
