@@ -145,6 +145,29 @@ class Settings:
     """`patterns`, `presidio`, or an installed adapter's name; used if an agent's settings ask."""
     phone_region: str = "US"
     """The country of phone numbers without a country code."""
+    keys: str = "off"
+    """`off`, `local` or `vault`: where the keys are that seal what is stored of each scope."""
+    keys_path: str | None = None
+    """The file of the local key store, outside the data folder; by default in a folder of its own.
+    """
+    keys_master_file: str | None = None
+    """The file of the master key; by default `master.key` beside the key store."""
+    keys_master: Secret | None = setting(Secret)
+    """The master key itself, in place of a file."""
+    keys_kms: str | None = None
+    """`aws:KEY`: the key of a KMS that wraps the master key."""
+    keys_cache_seconds: float = setting(float, 60.0, least=0)
+    """Seconds that a process uses a key without asking for it again."""
+    keys_backup_days: int = setting(int, 30, least=0)
+    """Days after which a backup of the key store is removed; 0 if there are none."""
+    vault_url: str | None = None
+    vault_token: Secret | None = setting(Secret)
+    vault_token_file: str | None = None
+    """The file of Vault's token, read before each request."""
+    vault_mount: str = "transit"
+    vault_namespace: str | None = None
+    vault_ca_file: str | None = None
+    vault_timeout_seconds: float = setting(float, 5.0, above=0)
     openai_base_url: str | None = setting(str, also="openai_base_url")
     openai_api_key: Secret | None = setting(Secret, also="openai_api_key")
     embedding_model: str | None = None

@@ -25,6 +25,7 @@ from .ports.index import RecallIndex
 from .ports.models import Analyzer, Clock, Embedder, Redactor, Summarizer, TokenCounter
 from .ports.privacy import Schedule
 from .ports.store import EpisodeStore
+from .wiring_keys import check_index
 
 if TYPE_CHECKING:
     from .adapters.stores.postgres.distribute import Distribution
@@ -178,6 +179,7 @@ def _check_can(field: str, given: object, method: str) -> None:
 
 def make_index(settings: Settings, store: EpisodeStore) -> RecallIndex:
     """Make the index that recall searches."""
+    check_index(settings)
     cache_bytes = settings.cache_mb * 1024 * 1024
     match settings.index:
         case "exact":
