@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,12 +17,6 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         del version, build_data
-        root = Path(self.root)
-        # After the sources those that are there, because pip sets a build's dependencies up by it.
-        path = os.pathsep.join([str(root / "src"), os.environ.get("PYTHONPATH", "")])
         # In a process of its own, because the build backend must not import what it builds.
-        subprocess.run(
-            [sys.executable, str(root / "scripts" / "build_products.py")],
-            check=True,
-            env=os.environ | {"PYTHONPATH": path.rstrip(os.pathsep)},
-        )
+        script = Path(self.root, "scripts", "build_products.py")
+        subprocess.run([sys.executable, str(script)], check=True)

@@ -17,6 +17,9 @@ import tempfile
 from pathlib import Path
 from uuid import uuid4
 
+# Not by PYTHONPATH, because pip hides from a build every path of an earlier editable install.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
 from octopus_memory import EpisodicMemory, MemoryScope
 from octopus_memory.adapters.stores.sqlite import compiled as compiled_statements
 from octopus_memory.adapters.stores.sqlite.driver import prepared_statements
