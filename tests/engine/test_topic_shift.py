@@ -317,13 +317,13 @@ def test_vectors_are_kept_for_a_few_sessions_only(
 
 
 def _new_turn(memory: EpisodicMemory, scope: MemoryScope):
-    from octopus_memory.domain.checks import parse_messages
+    from octopus_memory.domain.checks import parse_turns
     from octopus_memory.engine.write import prepare
 
     config = MemoryConfig()
-    message = parse_messages(MOVED, max_bytes=config.session.max_message_bytes)
-    at = [memory.runtime.clock.now()]
-    return prepare.new_turns(memory.runtime, scope.scope, message, at, config, None)[0]
+    now = memory.runtime.clock.now()
+    turns = parse_turns(MOVED, now=now, max_bytes=config.session.max_message_bytes)
+    return prepare.new_turns(memory.runtime, scope.scope, turns, config)[0]
 
 
 def test_a_resumed_session_goes_on_where_its_subject_is_the_same(

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from octopus_memory.domain.block.layout import recalled
-from octopus_memory.domain.checks import parse_parts
+from octopus_memory.domain.checks import parse_messages
 from octopus_memory.domain.episode import TurnHit
 from octopus_memory.domain.message import Message, Role
 from octopus_memory.domain.own_words import NOT_KEPT, emptied, is_own, own_results
@@ -33,7 +33,7 @@ def hit(text: str, *, name: str | None = None, session: str = "monday") -> TurnH
 
 
 def parsed(*given: Any) -> list[Message]:
-    return parse_parts(list(given), max_bytes=1 << 20).messages
+    return parse_messages(list(given), max_bytes=1 << 20)
 
 
 ANSWER = recalled([hit(WORDS, name="Ana")])

@@ -28,18 +28,34 @@ NO_TURN = "no turn of that id in this scope: session() shows the ids of turns"
 class ParsedTurns(NamedTuple):
     """The turns of a call's messages. Each list has one value for each turn."""
 
-    messages: list[Message]
-    sources: list[int]
-    """Indexes in the call of the messages that the turns come from."""
-    parts: list[int]
+    messages: Sequence[Message]
+    times: Sequence[datetime]
+    tokens: Sequence[int] | None = None
+    """The counts that the caller gave; None to count them."""
+    indexed: Sequence[bool] = ()
+    """False for a turn that is never recalled; empty if all are."""
+    keys: Sequence[str | None] | None = None
+    """The caller's own ids."""
+
+    def only(self, kept: Sequence[int]) -> ParsedTurns:
+        """Return the turns at these places, without their keys."""
+        return ParsedTurns(
+            messages=[self.messages[i] for i in kept],
+            times=[self.times[i] for i in kept],
+            tokens=None if self.tokens is None else [self.tokens[i] for i in kept],
+            indexed=[self.indexed[i] for i in kept],
+        )
+
+
+class _Part(NamedTuple):
+    message: Message
+    source: int
+    """The index in the call of the message that the turn comes from."""
+    number: int
     """0 for the first turn of its message."""
 
 
-def parse_parts(messages: MessageLike | Sequence[MessageLike], *, max_bytes: int) -> ParsedTurns:
-    """Parse one message or a list of messages into turns, without what memory gave to the model.
-
-    :raises InvalidMessage: naming the message and the field
-    """
+def _parsed(messages: MessageLike | Sequence[MessageLike], max_bytes: int) -> list[_Part]:
     is_one = not isinstance(messages, list) and (
         isinstance(messages, Message | Mapping)
         or (isinstance(messages, tuple) and len(messages) == 2 and isinstance(messages[0], str))
@@ -53,19 +69,15 @@ def parse_parts(messages: MessageLike | Sequence[MessageLike], *, max_bytes: int
         )
     if not given:
         raise InvalidMessage("messages", "must not be empty: pass at least one message")
-    turns: list[Message] = []
-    sources: list[int] = []
-    parts: list[int] = []
+    parts: list[_Part] = []
     for i, message in enumerate(given):
         field = "message" if is_one else f"messages[{i}]"
-        for part, body in enumerate(parts_of(message)):
+        for number, body in enumerate(parts_of(message)):
             turn = parse_message(body, field=field, max_bytes=max_bytes)
             if body is message and not isinstance(message, Message):
                 check_given(turn, field)
-            turns.append(without_own_words(turn))
-            sources.append(i)
-            parts.append(part)
-    return ParsedTurns(turns, sources, parts)
+            parts.append(_Part(without_own_words(turn), i, number))
+    return parts
 
 
 def parse_messages(
@@ -75,7 +87,49 @@ def parse_messages(
 
     :raises InvalidMessage: naming the message and the field
     """
-    return parse_parts(messages, max_bytes=max_bytes).messages
+    return [part.message for part in _parsed(messages, max_bytes)]
+
+
+def parse_turns(
+    messages: MessageLike | Sequence[MessageLike],
+    *,
+    now: datetime,
+    max_bytes: int,
+    at: Times = None,
+    tokens: Sequence[int] | None = None,
+    keys: Sequence[str | None] | None = None,
+    index: bool | Sequence[bool] = True,
+) -> ParsedTurns:
+    """Parse one message or a list of messages into turns, without what memory gave to the model.
+
+    The lists of a call have one value for each message, and get one for each turn.
+
+    :raises InvalidInput: naming the list and its item
+    :raises InvalidMessage: naming the message and the field
+    """
+    parts = _parsed(messages, max_bytes)
+    count = parts[-1].source + 1
+    times = times_of(at, count, now)
+    flags = index_of(index, count)
+    if tokens is not None:
+        check_token_counts(tokens, count)
+    if keys is not None:
+        check_keys(keys, count)
+    return ParsedTurns(
+        messages=[part.message for part in parts],
+        times=[times[part.source] for part in parts],
+        # The first turn of a message gets all of its tokens.
+        tokens=None
+        if tokens is None
+        else [0 if part.number else tokens[part.source] for part in parts],
+        indexed=[
+            flags[part.source] and not is_opaque(part.message) and not is_own(part.message)
+            for part in parts
+        ],
+        keys=None
+        if keys is None
+        else [_part_key(keys[part.source], part.number) for part in parts],
+    )
 
 
 def message_of(
@@ -243,48 +297,6 @@ def check_keys(keys: Sequence[str | None], messages: int) -> None:
     for i, key in enumerate(keys):
         if key is not None:
             check_name(f"keys[{i}]", key)
-
-
-class Listed(NamedTuple):
-    """Per-message lists of a call, expanded to one value per turn."""
-
-    times: list[datetime]
-    tokens: list[int] | None
-    keys: list[str | None] | None
-    indexed: list[bool]
-
-
-def listed(
-    turns: ParsedTurns,
-    *,
-    at: Times,
-    tokens: Sequence[int] | None,
-    keys: Sequence[str | None] | None,
-    index: bool | Sequence[bool],
-    now: datetime,
-) -> Listed:
-    """Check the per-message lists of a call, and expand them to its turns."""
-    count = turns.sources[-1] + 1
-    times = times_of(at, count, now)
-    flags = index_of(index, count)
-    if tokens is not None:
-        check_token_counts(tokens, count)
-    if keys is not None:
-        check_keys(keys, count)
-    return Listed(
-        times=[times[i] for i in turns.sources],
-        # The first turn of a message gets all of its tokens.
-        tokens=None
-        if tokens is None
-        else [0 if part else tokens[i] for i, part in zip(turns.sources, turns.parts, strict=True)],
-        keys=None
-        if keys is None
-        else [_part_key(keys[i], part) for i, part in zip(turns.sources, turns.parts, strict=True)],
-        indexed=[
-            flags[i] and not is_opaque(message) and not is_own(message)
-            for i, message in zip(turns.sources, turns.messages, strict=True)
-        ],
-    )
 
 
 def _part_key(key: str | None, part: int) -> str | None:

@@ -24,9 +24,8 @@ from ..domain.ids import new_id
 from . import sharing
 from .core import audit
 from .core.pii_guard import Guard, cut, guarded_slot
-from .core.runtime import Runtime
+from .core.runtime import Runtime, retry_on_settings_change
 from .write import index_turns
-from .write.settings_retry import retry_on_settings_change
 
 _MICROSECOND = timedelta(microseconds=1)
 

@@ -41,6 +41,8 @@ from .core.runtime import Runtime
 from .read import latest, ledger, recall
 from .read.recall import Ask
 from .write import close, remember, target
+from .write.add import Addition
+from .write.add import add as write_messages
 
 if TYPE_CHECKING:
     from ..domain.block.block import TokenCount
@@ -106,17 +108,16 @@ class MemoryScope(ScopeCalls):
         index: bool | Sequence[bool] = True,
     ) -> list[Turn]:
         check_place(episode_or_session_id)
-        stored = remember.add(
-            self._runtime,
-            self.scope,
-            episode_or_session_id,
-            message_of(messages, content),
+        asked = Addition(
+            where=episode_or_session_id,
+            messages=message_of(messages, content),
             idempotency_key=idempotency_key,
             at=at,
             tokens=tokens,
             keys=keys,
             index=index,
         )
+        stored = write_messages(self._runtime, self.scope, asked)
         self._memory.wake()
         return stored
 

@@ -20,10 +20,9 @@ from ..domain.checks import (
     filters_of,
     kinds_of,
     left_out_session,
-    listed,
     message_of,
     parse_messages,
-    parse_parts,
+    parse_turns,
     session_id_of,
     turn_choice,
     turn_id_of,
@@ -115,22 +114,21 @@ def _open_episode(given: Given) -> Given:
 def _add(given: Given) -> Given:
     check_place(given["episode_or_session_id"])
     said = message_of(given.pop("messages"), given.pop("content"))
-    turns, at = parse_parts(said, max_bytes=LARGEST_MESSAGE), given.pop("at")
-    more = {each: given.pop(each) for each in ("tokens", "keys", "index")}
-    lists = listed(turns, at=at, now=_NEVER, **more)
+    more = {each: given.pop(each) for each in ("at", "tokens", "keys", "index")}
+    turns = parse_turns(said, max_bytes=LARGEST_MESSAGE, now=_NEVER, **more)
     return {
         "messages": [dict(message.body) for message in turns.messages],
-        "at": _times(at, lists.times),
-        "tokens": lists.tokens,
-        "keys": lists.keys,
-        "index": None if all(lists.indexed) else lists.indexed,
+        "at": _times(more["at"], turns.times),
+        "tokens": turns.tokens,
+        "keys": turns.keys,
+        "index": None if all(turns.indexed) else turns.indexed,
     }
 
 
 def _store(given: Given) -> Given:
-    turns, at = parse_parts(given.pop("messages"), max_bytes=LARGEST_MESSAGE), given.pop("at")
-    spread = listed(turns, at=at, tokens=None, keys=None, index=True, now=_NEVER)
-    times = _times(at, spread.times)
+    at = given.pop("at")
+    turns = parse_turns(given.pop("messages"), max_bytes=LARGEST_MESSAGE, now=_NEVER, at=at)
+    times = _times(at, turns.times)
     facts, ended_at = given.pop("key_facts"), given.pop("ended_at")
     return {
         "messages": [dict(message.body) for message in turns.messages],

@@ -20,9 +20,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, wraps
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from ...domain.config_layers import ConfigSource, Layer, resolved
 from ...domain.episode import Episode, Scope
-from ...domain.errors import OctopusError
+from ...domain.errors import OctopusError, SettingsChanged
 from ...domain.facts import SHARE_FACTS, TENANT_SETTINGS, FactSharing
 from ...domain.forget import is_forget_wish
 from ...domain.policy import MemoryConfig, PiiMode, SessionConfig, has_expired
@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from .topic_shift import TopicWatch
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _MOST = 10_000
 _NAMED_BY = (Episode, UUID, str)
 
@@ -178,6 +180,8 @@ class LedgerQueue:
 _MOST_CONFIGS = 10_000
 _MOST_QUERIES = 256
 _MOST_VECTORS = 10_000
+_CHANGES = 20
+"""Attempts of a write whose agent's settings change again and again."""
 _CONFIG_SECONDS = 2.0
 """Seconds that settings are cached, so another process's change is seen that late."""
 
@@ -398,3 +402,24 @@ class _Removals:
         if self._seen not in (None, made):
             self._runtime.clear_caches()
         self._seen = made
+
+
+def retry_on_settings_change(
+    write: Callable[Concatenate[Runtime, P], T],
+) -> Callable[Concatenate[Runtime, P], T]:
+    """Run `write` again with the current settings when the store refuses stale ones.
+
+    A process caches settings for two seconds. A write names the version of the settings that it was
+    decided by, and the store refuses it, without storing anything, if that version is stale.
+    """
+
+    @wraps(write)
+    def run(runtime: Runtime, /, *args: P.args, **named: P.kwargs) -> T:
+        for _ in range(_CHANGES - 1):
+            try:
+                return write(runtime, *args, **named)
+            except SettingsChanged:
+                runtime.clear_config_cache()
+        return write(runtime, *args, **named)
+
+    return run

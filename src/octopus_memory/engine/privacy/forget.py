@@ -34,9 +34,8 @@ from ...ports.values import NewSummary, StoredEpisode
 from ..core import audit
 from ..core.pii_guard import Checked
 from ..core.redaction import Leaf, map_json_text, map_message
-from ..core.runtime import Runtime
+from ..core.runtime import Runtime, retry_on_settings_change
 from ..write import close, index_turns
-from ..write.settings_retry import retry_on_settings_change
 from . import erasure, scrub
 from .forget_search import Found, by_ids, search
 

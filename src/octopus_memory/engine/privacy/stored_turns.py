@@ -26,9 +26,8 @@ from ...domain.own_words import emptied, own_results
 from ...ports.privacy import TurnRemoval
 from ...ports.values import Lexical, NewSummary, RewrittenTurn, StoredEpisode, SummarySource
 from ..core import audit
-from ..core.runtime import Runtime
+from ..core.runtime import Runtime, retry_on_settings_change
 from ..write import close, index_turns
-from ..write.settings_retry import retry_on_settings_change
 from . import erasure
 
 _RETRIES = 20

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import IO, Self
 from uuid import UUID
 
-from ...domain.checks import check_metadata
+from ...domain.checks import ParsedTurns, check_metadata
 from ...domain.episode import Scope, Session, Summary
 from ...domain.errors import InvalidInput, InvalidMessage
 from ...domain.facts import Fact
@@ -34,9 +34,8 @@ from ...domain.transfer.transcripts import ImportSource
 from ...ports.values import ImportedEpisode, MessageKeys, NewSummary, NewTurn, Placeholder
 from ..core import pii_guard
 from ..core.pii_guard import Guard
-from ..core.runtime import Runtime
+from ..core.runtime import Runtime, retry_on_settings_change
 from ..write import close, prepare
-from ..write.settings_retry import retry_on_settings_change
 from . import export
 
 
@@ -332,13 +331,15 @@ class _NewTurns:
             turns = prepare.new_turns(
                 self._runtime,
                 self._scope,
-                [_message(line, config) for line in some],
-                [line.time("at") for line in some],
+                ParsedTurns(
+                    messages=[_message(line, config) for line in some],
+                    times=[line.time("at") for line in some],
+                    tokens=[line.count("tokens") for line in some],
+                    # Older exports lack the field.
+                    indexed=[line.body.get("indexed") is not False for line in some],
+                ),
                 config,
-                [line.count("tokens") for line in some],
                 self._guard,
-                # Older exports lack the field.
-                index=[line.body.get("indexed") is not False for line in some],
             )
             for line, turn in zip(some, turns, strict=True):
                 has_pii = line.flag("has_pii") or turn.has_pii

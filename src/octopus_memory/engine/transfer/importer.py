@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import chain
 from uuid import UUID
 
-from ...domain.checks import check_metadata, parse_messages
+from ...domain.checks import ParsedTurns, check_metadata, parse_messages
 from ...domain.episode import EndReason, Episode, Scope, Session, SessionStatus, check_name
 from ...domain.errors import EpisodeChanged, InvalidInput, StoreError
 from ...domain.message import Message, Role, check_tool_results
@@ -29,9 +29,8 @@ from ...domain.transfer.transcripts import (
 from ...ports.values import ImportedEpisode, NewTurn
 from ..core import audit
 from ..core.pii_guard import Guard
-from ..core.runtime import Runtime
+from ..core.runtime import Runtime, retry_on_settings_change
 from ..write import close, prepare
-from ..write.settings_retry import retry_on_settings_change
 from . import import_octopus
 from .import_octopus import ImportRun
 
@@ -91,7 +90,7 @@ def _bring(
     episode_id: UUID,
 ) -> None:
     guard = runtime.guard(scope)
-    turns = prepare.new_turns(runtime, scope, messages, times, config, None, guard)
+    turns = prepare.new_turns(runtime, scope, ParsedTurns(messages, times), config, guard)
     session = Session(
         id=each.session_id,
         scope=scope,

@@ -33,9 +33,8 @@ from ...ports.recall_rows import Work
 from ...ports.values import Append, Closing, Lexical, NewSummary, SummarySource, Target
 from ..core import pii_guard
 from ..core.pii_guard import Guard
-from ..core.runtime import Runtime
+from ..core.runtime import Runtime, retry_on_settings_change
 from . import index_turns
-from .settings_retry import retry_on_settings_change
 
 log = logging.getLogger(__name__)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from hashlib import blake2b
 from uuid import UUID
 
-from ...domain.checks import check_token_counts
+from ...domain.checks import ParsedTurns
 from ...domain.episode import Scope, Turn, check_name
 from ...domain.forget import about_forgetting
 from ...domain.ids import KEY_DIGEST_SIZE, KEY_SALT_SIZE, new_ids
@@ -22,31 +21,26 @@ from ..core.runtime import Runtime
 def new_turns(
     runtime: Runtime,
     scope: Scope,
-    messages: Sequence[Message],
-    times: Sequence[datetime],
+    turns: ParsedTurns,
     config: MemoryConfig,
-    tokens: Sequence[int] | None,
     guard: Guard | None = None,
     *,
     findable: bool = True,
-    index: Sequence[bool] | None = None,
     before: Callable[[], Sequence[tuple[Message, bool]]] = tuple,
 ) -> list[NewTurn]:
     """Make the turns to store: redacted by the agent's settings, with ids and token counts.
 
-    With `findable` they are tokenized now, otherwise after they are stored. Turns whose `index`
-    flag is False are replayed but never recalled, and so are a wish to forget and the answer to it.
-    `before` reads the messages before these, each with whether it is recalled.
+    With `findable` they are tokenized now, otherwise after they are stored. A wish to forget and
+    the answer to it are replayed but never recalled. `before` reads the messages before these, each
+    with whether it is recalled.
     """
-    if tokens is not None:
-        check_token_counts(tokens, len(messages))
-    checked = (guard or runtime.guard(scope)).messages(messages)
-    counts = tokens or [message_tokens(each.message, runtime.counter.count) for each in checked]
-    hidden = about_forgetting(messages, before)
-    indexed = [
-        is_indexed and not is_hidden
-        for is_indexed, is_hidden in zip(index or [True] * len(checked), hidden, strict=True)
+    checked = (guard or runtime.guard(scope)).messages(turns.messages)
+    counts = turns.tokens or [
+        message_tokens(each.message, runtime.counter.count) for each in checked
     ]
+    hidden = about_forgetting(turns.messages, before)
+    wanted = turns.indexed or [True] * len(checked)
+    indexed = [each and not is_hidden for each, is_hidden in zip(wanted, hidden, strict=True)]
     return [
         NewTurn(
             turn_id,
@@ -61,7 +55,7 @@ def new_turns(
             is_indexed,
         )
         for turn_id, (message, has_pii), count, at, is_indexed in zip(
-            new_ids(len(checked)), checked, counts, times, indexed, strict=True
+            new_ids(len(checked)), checked, counts, turns.times, indexed, strict=True
         )
     ]
 

@@ -1,4 +1,4 @@
-"""Writing a conversation: open an episode, add to it, store a whole one, keep it open."""
+"""Writing a conversation: open an episode, store a whole one, keep it open."""
 
 from __future__ import annotations
 
@@ -6,53 +6,40 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from uuid import UUID
 
 from ...domain.checks import (
     Times,
     check_metadata,
     check_tokens,
-    listed,
-    parse_parts,
+    parse_turns,
     session_id_of,
 )
-from ...domain.episode import EndReason, Episode, Scope, Session, Turn, check_name, check_time
+from ...domain.episode import EndReason, Episode, Scope, Session, check_name, check_time
 from ...domain.errors import (
     EpisodeArchived,
     EpisodeChanged,
     EpisodeNotFound,
     InvalidInput,
     SessionNotFound,
-    ToolResultWithoutCall,
 )
 from ...domain.ids import new_id
-from ...domain.message import Json, Message, MessageLike, check_tool_results
+from ...domain.message import Json, MessageLike, check_tool_results
 from ...domain.policy import MemoryConfig, end_time
 from ...domain.retention import Stage, is_overdue, overdue_warning
-from ...ports.values import Append, KeyTaken, NewTurn, Target
-from ..core.pii_guard import Guard
-from ..core.runtime import Runtime
+from ...ports.values import Append, Target
+from ..core.runtime import Runtime, retry_on_settings_change
 from . import close, prepare
-from .message_keys import Given, session_named, unknown
-from .settings_retry import retry_on_settings_change
 from .target import (
-    Destination,
-    cache_target,
-    closed_for_good,
     find_episode,
     may_resume,
     open_episode_of,
-    refusal,
-    target_episode,
 )
 
 log = logging.getLogger(__name__)
 
 _RETRIES = 20
 """Retries of a write that lost a race with another caller in the same session."""
-_CONTEXT = 8
-"""Turns before a message that tell whether it belongs to an exchange about forgetting."""
 
 
 @retry_on_settings_change
@@ -136,169 +123,6 @@ def _just_written(runtime: Runtime, scope: Scope, episode_id: UUID) -> Episode:
 
 
 @retry_on_settings_change
-def add(
-    runtime: Runtime,
-    scope: Scope,
-    where: Episode | UUID | str,
-    messages: MessageLike | Sequence[MessageLike],
-    *,
-    idempotency_key: str | None,
-    at: Times,
-    tokens: Sequence[int] | None = None,
-    keys: Sequence[str | None] | None = None,
-    index: bool | Sequence[bool] = True,
-) -> list[Turn]:
-    """Add messages to an episode, or to a session, which gets a new episode if none is open.
-
-    A message whose key the session knows is skipped, even if it was removed since.
-    """
-    now = runtime.clock.now()
-    config = runtime.config(scope.tenant, scope.agent)
-    turns = parse_parts(messages, max_bytes=config.session.max_message_bytes)
-    lists = listed(turns, at=at, tokens=tokens, keys=keys, index=index, now=now)
-    parsed = turns.messages
-    given = Given(parsed, lists.times, lists.tokens, lists.indexed, (), parsed)
-    if lists.keys is None:
-        return _add(runtime, scope, where, given, idempotency_key, now, config)
-    for _ in range(_RETRIES):
-        new = unknown(runtime, scope, where, given, lists.keys)
-        if not new.messages:
-            repeated = _repeated(runtime, scope, where, idempotency_key, parsed)
-            return [] if repeated is None else repeated
-        try:
-            return _add(runtime, scope, where, new, idempotency_key, now, config)
-        except KeyTaken as error:
-            taken = error
-    raise taken
-
-
-def _add(
-    runtime: Runtime,
-    scope: Scope,
-    where: Episode | UUID | str,
-    given: Given,
-    idempotency_key: str | None,
-    now: datetime,
-    config: MemoryConfig,
-) -> list[Turn]:
-    parsed, times, tokens = given.messages, given.times, given.tokens
-    first_guard = runtime.guard(scope, session_id=session_named(where))
-    said_before = partial(_said_before, runtime, scope, where)
-    first_turns = prepare.new_turns(
-        runtime,
-        scope,
-        parsed,
-        times,
-        config,
-        tokens,
-        first_guard,
-        findable=False,
-        index=given.indexed,
-        before=said_before,
-    )
-    for attempt in range(_RETRIES):
-        guard, turns = first_guard, first_turns
-        try:
-            destination = target_episode(
-                runtime,
-                scope,
-                where,
-                config,
-                turns,
-                retried=idempotency_key is not None,
-                may_guess=attempt == 0,
-            )
-        except ToolResultWithoutCall:
-            # In a repeated call the tool's result is stored already, so no tool call waits for it.
-            repeated = _repeated(runtime, scope, where, idempotency_key, given.whole)
-            if repeated is None:
-                raise
-            return repeated
-        session_id = destination.session_id
-        idempotency = prepare.idempotency(runtime, idempotency_key, session_id, given.whole)
-        # Who names an episode does not say in which session its names were heard.
-        unheard = destination.session_id != session_named(where) and runtime.heard.of(
-            scope, destination.session_id
-        )
-        if unheard or (guard.used() and destination.target is not Target.NEW):
-            # The episode has numbered placeholders, which these turns must continue.
-            known = runtime.store.placeholders(scope, destination.episode_id)
-            guard = runtime.guard(scope, session_id=destination.session_id, known=known)
-            turns = prepare.new_turns(
-                runtime,
-                scope,
-                parsed,
-                times,
-                config,
-                tokens,
-                guard,
-                findable=False,
-                index=given.indexed,
-                before=said_before,
-            )
-        write = Append(
-            scope=scope,
-            session_id=destination.session_id,
-            episode_id=destination.episode_id,
-            target=destination.target,
-            at=turns[0].at,
-            now=now,
-            turns=turns,
-            idempotency=idempotency,
-            placeholders=guard.used() if destination.target is Target.NEW else guard.new(),
-            keys=given.digests,
-            settings=guard.settings,
-        )
-        left = _left(runtime, scope, destination, config, turns)
-        try:
-            stored = _append(runtime, left, write, guard)
-        except KeyTaken:
-            raise
-        except EpisodeChanged:
-            runtime.open_episodes.drop(scope, where)
-            ended = closed_for_good(runtime, scope, where, config)
-            if ended is not None:
-                raise refusal(ended) from None
-            continue
-        except EpisodeNotFound:
-            runtime.open_episodes.drop(scope, where)
-            # It was erased since: a session starts again, a named episode does not.
-            if session_named(where) != destination.session_id:
-                raise
-            continue
-        if guard.names:
-            runtime.heard.add(scope, destination.session_id, guard.names)
-        if stored[0].id == turns[0].id and not left:
-            cache_target(runtime, scope, where, destination, turns)
-        return stored
-    raise EpisodeChanged(destination.session_id)
-
-
-def _said_before(
-    runtime: Runtime, scope: Scope, where: Episode | UUID | str
-) -> list[tuple[Message, bool]]:
-    """Return the last messages of the session that is written to, and whether each is recalled."""
-    episode = find_episode(runtime, scope, where)
-    session_id = session_named(where) if episode is None else episode.session_id
-    replay = runtime.store.replay(scope, session_id, last=_CONTEXT) if session_id else None
-    return [] if replay is None else [(turn.message, turn.indexed) for turn in replay.turns]
-
-
-def _repeated(
-    runtime: Runtime,
-    scope: Scope,
-    where: Episode | UUID | str,
-    key: str | None,
-    messages: Sequence[Message],
-) -> list[Turn] | None:
-    """Return the turns that an earlier call with this key stored."""
-    episode = find_episode(runtime, scope, where)
-    session_id = session_named(where) if episode is None else episode.session_id
-    idempotency = prepare.idempotency(runtime, key, session_id or "", messages)
-    return None if idempotency is None else runtime.store.repeated(scope, idempotency)
-
-
-@retry_on_settings_change
 def store(
     runtime: Runtime,
     scope: Scope,
@@ -318,21 +142,18 @@ def store(
     """Store a whole episode in one transaction."""
     now = runtime.clock.now()
     config = runtime.config(scope.tenant, scope.agent)
-    said = parse_parts(messages, max_bytes=config.session.max_message_bytes)
-    parsed = said.messages
     if ended_at is not None:
         ended_at = check_time("ended_at", ended_at)
     # Messages of an episode that has ended cannot be from now.
-    lists = listed(said, at=at, tokens=None, keys=None, index=True, now=min(now, ended_at or now))
-    times = lists.times
+    latest = min(now, ended_at or now)
+    said = parse_turns(messages, now=latest, max_bytes=config.session.max_message_bytes, at=at)
+    times = said.times
     if ended_at is not None and ended_at < min(times):
         raise InvalidInput("ended_at", "must not be earlier than the first message")
     given_session, session_id = session_id, session_id_of(session_id)
     guard = runtime.guard(scope, session_id=session_id)
-    turns = prepare.new_turns(
-        runtime, scope, parsed, times, config, None, guard, index=lists.indexed
-    )
-    check_tool_results(parsed, lambda _: set())
+    turns = prepare.new_turns(runtime, scope, said, config, guard)
+    check_tool_results(said.messages, lambda _: set())
     check_metadata(metadata)
     for field, count in (("input_tokens", input_tokens), ("output_tokens", output_tokens)):
         if count is not None:
@@ -366,7 +187,9 @@ def store(
         now=now,
         turns=turns,
         metadata=guard.json(metadata),
-        idempotency=prepare.idempotency(runtime, idempotency_key, given_session or "", parsed),
+        idempotency=prepare.idempotency(
+            runtime, idempotency_key, given_session or "", said.messages
+        ),
         closing=closing,
         placeholders=guard.used(),
         settings=guard.settings,
@@ -408,48 +231,6 @@ def heartbeat(runtime: Runtime, scope: Scope, session_id: str, *, at: datetime |
         raise SessionNotFound(session_id)
     open_episode_of(runtime, config, state, at)
     return runtime.store.touch(scope, session_id, seen_at=at, now=now)
-
-
-def _left(
-    runtime: Runtime,
-    scope: Scope,
-    destination: Destination,
-    config: MemoryConfig,
-    turns: Sequence[NewTurn],
-) -> Episode | None:
-    """Return the episode whose topic the turns leave; None if they do not."""
-    episode = destination.continues
-    if episode is None or not config.session.topic_shift:
-        return None
-    return episode if runtime.topics.has_shifted(scope, episode, turns) else None
-
-
-def _append(runtime: Runtime, left: Episode | None, write: Append, guard: Guard) -> list[Turn]:
-    if left is None:
-        return runtime.store.append(write)
-    return _append_apart(runtime, left, replace(write, placeholders=guard.used()))
-
-
-def _append_apart(runtime: Runtime, left: Episode, write: Append) -> list[Turn]:
-    """Write to a new episode of the session, and close the one whose topic was left."""
-    apart = replace(write, episode_id=new_id(), target=Target.NEW)
-    if write.idempotency is not None:
-        # A used key returns the turns of the first call, and must not close an episode.
-        try:
-            return runtime.store.append(apart)
-        except EpisodeChanged:
-            pass
-    if left.is_open:
-        close.close(
-            runtime,
-            left.scope,
-            left.id,
-            reason=EndReason.TOPIC_SHIFT,
-            at=left.last_message_at,
-            wait=False,
-            seen=left,
-        )
-    return runtime.store.append(apart)
 
 
 def _end_open_episode(
