@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 import functools
 import os
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
@@ -87,6 +87,20 @@ def awaited(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[Any,
         return found
 
     call.__dict__.pop("steps", None)
+    return call
+
+
+def awaits(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """The twin of a method that `both` made, in the same class."""
+    steps = vars(method)["steps"]
+
+    @functools.wraps(method)
+    async def call(self: S, /, *args: P.args, **named: P.kwargs) -> T:
+        return await arun(steps(self, *args, **named))
+
+    call.__dict__.pop("steps")
     return call
 
 

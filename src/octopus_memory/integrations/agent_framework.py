@@ -12,8 +12,9 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from ..domain.errors import MissingExtra, SessionNotFound
+from ..domain.errors import MissingExtra
 from ..domain.message import Json, as_text
+from ..flow import ask
 from .core import (
     AnyScope,
     Call,
@@ -79,7 +80,9 @@ class OctopusHistoryProvider(HistoryProvider):
         """Return the messages of a session in their order."""
         del state
         talk = _conversation(self._scope, session_id, self._on_error)
-        found = await talk.awithin_limit(self._stored(talk, self._last), [])
+        replay = await talk.awithin_limit(ask(talk, "tail", self._last), None)
+        turns = () if replay is None else replay.turns
+        found = [Message.from_dict(item) for item in items_of(_FORM, turns)]
         # A history that was cut does not begin with a result whose call is not in it.
         while self._last is not None and found and found[0].role == "tool":
             found = found[1:]
@@ -99,13 +102,6 @@ class OctopusHistoryProvider(HistoryProvider):
         if parts:
             bodies, keys = (list(each) for each in zip(*parts, strict=True))
             await _conversation(self._scope, session_id, self._on_error).aadd_new(bodies, keys)
-
-    async def _stored(self, talk: Conversation, last: int | None) -> list[Message]:
-        try:
-            replay = await talk.awaited.session(talk.session_id, last=last)
-        except SessionNotFound:
-            return []
-        return [Message.from_dict(item) for item in items_of(_FORM, replay.turns)]
 
 
 class OctopusContextProvider(ContextProvider):

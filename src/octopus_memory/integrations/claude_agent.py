@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from ..domain.errors import InvalidMessage, MissingExtra, SessionNotFound
 from ..domain.message import AS_GIVEN, Json
-from ..domain.replay import SessionReplay
+from ..flow import ask
 from .core import AnyScope, Conversation, OnError, items_of, keys_of, parsed, turns_of
 from .tools import (
     FORGET_ABOUT,
@@ -96,14 +96,9 @@ class OctopusSessionStore:
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return every entry of a transcript; None for one that was never written."""
-        replay = await self._talk.awithin_limit(self._replay(_name(key)), None)
+        found = ask(self._conversation(_name(key)), "tail")
+        replay = await self._talk.awithin_limit(found, None)
         return None if replay is None else items_of(_FORM, replay.turns) or None
-
-    async def _replay(self, session_id: str) -> SessionReplay | None:
-        try:
-            return await self._talk.awaited.session(session_id)
-        except SessionNotFound:
-            return None
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """Return the transcripts of a project, without those of subagents."""

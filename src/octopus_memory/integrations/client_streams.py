@@ -6,11 +6,15 @@ A stream stays the provider's own object: only what it reads from is replaced.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import functools
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
+from operator import methodcaller
 from typing import Any
 
 from ..domain.message import Json
+from ..flow import Steps, arun, ask, awaits, both, run
 from .client_apis import Api, Collector
 from .core import Conversation
 from .json_values import loaded, plain
@@ -39,39 +43,39 @@ class Keeper:
             said = self._talk.guarded(self._collector.messages)
             self._settled = self._hand_over(said) if said else None
 
-    def wait(self) -> None:
-        if self._settled is not None:
-            self._talk.wait(self._settled)
+    def wait(self) -> Steps[None]:
+        yield from ask(self._talk, "wait", self._settled)
 
-    async def await_(self) -> None:
-        if self._settled is not None:
-            await self._talk.await_(self._settled)
+
+def as_called(
+    call: Callable[..., Any], steps: Callable[..., Steps[Any]], *, is_async: bool
+) -> Callable[..., Any]:
+    """Replace a provider's call by steps, called or awaited as it is."""
+    if not is_async:
+        return functools.wraps(call)(both(steps))
+
+    @functools.wraps(call)
+    async def acall(*args: Any, **named: Any) -> Any:
+        return await arun(steps(*args, **named))
+
+    return acall
 
 
 def remember(stream: Any, keeper: Keeper) -> Any:
     """Make a stream of the openai or anthropic package store what it says."""
     close = stream.close
     events = stream._iterator  # noqa: SLF001 - the one place from which it reads
-    if hasattr(type(stream), "__anext__"):
+    is_async = hasattr(type(stream), "__anext__")
 
-        async def aclosing() -> None:
-            try:
-                await close()
-            finally:
-                keeper.keep()
-            await keeper.await_()
-
-        stream._iterator, stream.close = _aevents(events, keeper), aclosing  # noqa: SLF001
-        return stream
-
-    def closing() -> None:
+    def closing() -> Steps[None]:
         try:
-            close()
+            yield close, close
         finally:
             keeper.keep()
-        keeper.wait()
+        yield from keeper.wait()
 
-    stream._iterator, stream.close = _events(events, keeper), closing  # noqa: SLF001
+    stream._iterator = (_aevents if is_async else _events)(events, keeper)  # noqa: SLF001
+    stream.close = as_called(close, closing, is_async=is_async)
     return stream
 
 
@@ -82,7 +86,7 @@ def _events(events: Iterator[Any], keeper: Keeper) -> Iterator[Any]:
             yield event
     finally:
         keeper.keep()
-    keeper.wait()
+    run(keeper.wait())
 
 
 async def _aevents(events: AsyncIterator[Any], keeper: Keeper) -> AsyncIterator[Any]:
@@ -96,7 +100,7 @@ async def _aevents(events: AsyncIterator[Any], keeper: Keeper) -> AsyncIterator[
     finally:
         # Nothing is awaited here, because the task may be cancelled.
         keeper.keep()
-    await keeper.await_()
+    await arun(keeper.wait())
 
 
 def remember_bytes(
@@ -157,42 +161,27 @@ class _Body:
 
 
 class StreamManager:
-    """The `with client.messages.stream(…) as stream` of Anthropic's client."""
+    """The `with client.messages.stream(…) as stream` of Anthropic's clients, or `async with`."""
 
-    def __init__(self, begin: Callable[[], Any], keeper: Keeper) -> None:
+    def __init__(self, begin: Callable[[], Steps[Any]], keeper: Keeper) -> None:
         self._begin, self._keeper = begin, keeper
         self._inner: Any = None
 
-    def __enter__(self) -> Any:
-        self._inner = self._begin()
-        stream = self._inner.__enter__()
+    @both
+    def __enter__(self) -> Steps[Any]:
+        inner = self._inner = yield from self._begin()
+        enter, aenter = methodcaller("__enter__"), methodcaller("__aenter__")
+        stream = yield partial(enter, inner), partial(aenter, inner)
         remember(stream._raw_stream, self._keeper)  # noqa: SLF001 - its events, before the helper's
         return stream
 
-    def __exit__(self, *error: object) -> None:
+    @both
+    def __exit__(self, *error: object) -> Steps[None]:
+        inner = self._inner
         try:
-            self._inner.__exit__(*error)
+            yield lambda: inner.__exit__(*error), lambda: inner.__aexit__(*error)
         finally:
             self._keeper.keep()
-        self._keeper.wait()
+        yield from self._keeper.wait()
 
-
-class AsyncStreamManager:
-    """As `StreamManager`, with `async with`."""
-
-    def __init__(self, begin: Callable[[], Awaitable[Any]], keeper: Keeper) -> None:
-        self._begin, self._keeper = begin, keeper
-        self._inner: Any = None
-
-    async def __aenter__(self) -> Any:
-        self._inner = await self._begin()
-        stream = await self._inner.__aenter__()
-        remember(stream._raw_stream, self._keeper)  # noqa: SLF001 - its events, before the helper's
-        return stream
-
-    async def __aexit__(self, *error: object) -> None:
-        try:
-            await self._inner.__aexit__(*error)
-        finally:
-            self._keeper.keep()
-        await self._keeper.await_()
+    __aenter__, __aexit__ = awaits(__enter__), awaits(__exit__)

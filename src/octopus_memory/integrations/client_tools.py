@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..domain.message import Json
 from ..domain.own_words import OWN_TOOLS
+from ..flow import Steps, ask
 from .core import Conversation
 from .json_values import loaded, plain
 from .tools import (
@@ -307,11 +308,12 @@ class OwnTools:
     def calls(self, said: list[Json]) -> list[OwnCall]:
         return self._form.calls(said)
 
-    def answer(self, calls: list[OwnCall]) -> list[tuple[OwnCall, str]]:
-        return [(call, self._tools.call(call.name, call.arguments)) for call in calls]
-
-    async def aanswer(self, calls: list[OwnCall]) -> list[tuple[OwnCall, str]]:
-        return [(call, await self._tools.acall(call.name, call.arguments)) for call in calls]
+    def answer(self, calls: list[OwnCall]) -> Steps[list[tuple[OwnCall, str]]]:
+        answers = []
+        for call in calls:
+            text: str = yield from ask(self._tools, "call", call.name, call.arguments)
+            answers.append((call, text))
+        return answers
 
     def goes_on(self, said: list[Json]) -> bool:
         """Return whether the model can be asked again: it waits for no tool of the caller's."""

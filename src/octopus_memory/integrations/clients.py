@@ -16,14 +16,9 @@ from typing import Any, TypeVar
 
 from ..domain.errors import InvalidInput
 from ..domain.message import Json
+from ..flow import Steps, arun, ask, run
 from .client_apis import APIS, Api, Messages
-from .client_streams import (
-    AsyncStreamManager,
-    Keeper,
-    StreamManager,
-    remember,
-    remember_bytes,
-)
+from .client_streams import Keeper, StreamManager, as_called, remember, remember_bytes
 from .client_tools import FORMS, MOST_ROUNDS, OwnTools
 from .core import AnyScope, Conversation, OnError, last_said
 from .json_values import plain
@@ -76,12 +71,12 @@ def _wrapped(
         calls = api.resource(wrapped)
         for name in api.calls:
             if hasattr(calls, name):
-                made = _acall if is_async else _call
-                setattr(calls, name, made(getattr(calls, name), api, talk, own.get(api)))
+                create = getattr(calls, name)
+                steps = _call(create, api, talk, own.get(api))
+                setattr(calls, name, as_called(create, steps, is_async=is_async))
         # OpenAI's helpers that stream go through `create`.
         if isinstance(api, Messages):
-            managed = _astream if is_async else _stream
-            calls.stream = managed(calls.stream, api, talk)
+            calls.stream = _stream(calls.stream, api, talk)
 
     def again(**options: Any) -> Any:
         """Copy the client with other options; the copy remembers, too."""
@@ -107,15 +102,10 @@ class _Asked:
         headers = self.named.get("extra_headers") or {}
         return any(name.lower() == _RAW for name in headers)
 
-    def before(self) -> dict[str, Any]:
+    def before(self) -> Steps[dict[str, Any]]:
         """Store the messages that are new; returns the arguments with the block in them."""
-        block = self.talk.block(last_said(self.given))
-        self.talk.add_new(self.given, self.keys("in", len(self.given)))
-        return self.api.inject(self.named, block)
-
-    async def abefore(self) -> dict[str, Any]:
-        block = await self.talk.ablock(last_said(self.given))
-        await self.talk.aadd_new(self.given, self.keys("in", len(self.given)))
+        block = yield from ask(self.talk, "block", last_said(self.given))
+        yield from ask(self.talk, "add_new", self.given, self.keys("in", len(self.given)))
         return self.api.inject(self.named, block)
 
     def store(self, said: list[Json]) -> Future[bool]:
@@ -140,153 +130,104 @@ class _Asked:
 
 def _call(
     create: Callable[..., Any], api: Api, talk: Conversation, own: OwnTools | None
-) -> Callable[..., Any]:
-    @functools.wraps(create)
-    def call(**named: Any) -> Any:
+) -> Callable[..., Steps[Any]]:
+    def steps(**named: Any) -> Steps[Any]:
         asked = _Asked(api, named, talk)
-        answer = _answer(create, asked.before(), api, None if asked.is_raw else own)
-        settled = talk.guarded(lambda: asked.after(answer))
-        if settled is not None:
-            talk.wait(settled)
+        given = yield from asked.before()
+        if own is None or asked.is_raw:
+            answer = yield from _ask(create, given)
+        else:
+            answer = yield from _Rounds(create, given, api, own).answer()
+        yield from ask(talk, "wait", talk.guarded(lambda: asked.after(answer)))
         return answer
 
-    return call
+    return steps
 
 
-def _answer(
-    create: Callable[..., Any], named: dict[str, Any], api: Api, own: OwnTools | None
-) -> Any:
-    """Ask the model, and again after it called memory's tools."""
-    if own is None:
-        return create(**named)
-    named = own.offered(named)
-    answer = create(**named)
-    if named.get("stream"):
-        answer._iterator = _rounds(answer._iterator, create, named, api, own)  # noqa: SLF001
-        return answer
-    for number in range(1, MOST_ROUNDS + 1):
-        said = api.outputs(answer)
-        if not (calls := own.calls(said)):
+def _ask(create: Callable[..., Any], named: dict[str, Any]) -> Steps[Any]:
+    """Ask the model."""
+    return (yield lambda: create(**named), lambda: create(**named))
+
+
+class _Rounds:
+    """One answer, for which the model is asked again after it called memory's tools."""
+
+    def __init__(
+        self, create: Callable[..., Any], named: dict[str, Any], api: Api, own: OwnTools
+    ) -> None:
+        self._create, self._api, self._own = create, api, own
+        self._named = own.offered(named)
+        self._number = 0
+        self._streamed, self._collector = own.stream(), api.collector()
+
+    def answer(self) -> Steps[Any]:
+        answer = yield from _ask(self._create, self._named)
+        if self._named.get("stream"):
+            is_async = hasattr(type(answer), "__anext__")
+            events = answer._iterator  # noqa: SLF001 - the one place from which it reads
+            answer._iterator = self._aevents(events) if is_async else self._events(events)  # noqa: SLF001
             return answer
-        answers = own.answer(calls)
-        if not own.goes_on(said):
-            own.keep(said, answers)
-            break
-        named = own.followed(named, said, answers)
-        answer = create(**(named if number < MOST_ROUNDS else own.last(named)))
-    return own.without_own(answer)
+        while self._number < MOST_ROUNDS:
+            said = self._api.outputs(answer)
+            if not self._own.calls(said):
+                return answer
+            again = yield from self._following(said)
+            if again is None:
+                break
+            answer = again
+        return self._own.without_own(answer)
 
-
-def _rounds(
-    events: Iterator[Any],
-    create: Callable[..., Any],
-    named: dict[str, Any],
-    api: Api,
-    own: OwnTools,
-) -> Iterator[Any]:
-    """Yield the events of an answer, for which the model may be asked several times."""
-    streamed = own.stream()
-    for number in range(1, MOST_ROUNDS + 2):
-        collector = api.collector()
-        for event in events:
-            collector.take(plain(event))
-            yield from streamed.take(event)
-        said = collector.messages()
-        calls = own.calls(said) if number <= MOST_ROUNDS else []
-        answers = own.answer(calls)
-        if not calls or not own.goes_on(said):
+    def _following(self, said: list[Json]) -> Steps[Any]:
+        """Answer memory's calls and ask the model again; None where it is the caller's turn."""
+        self._number += 1
+        calls = self._own.calls(said) if self._number <= MOST_ROUNDS else []
+        answers = yield from self._own.answer(calls)
+        if not calls or not self._own.goes_on(said):
             if calls:
-                own.keep(said, answers)
-            yield from streamed.released()
-            return
-        named = own.followed(named, said, answers)
-        streamed.next_round()
-        events = iter(create(**(named if number < MOST_ROUNDS else own.last(named))))
+                self._own.keep(said, answers)
+            return None
+        self._named = self._own.followed(self._named, said, answers)
+        is_last = self._number == MOST_ROUNDS
+        named = self._own.last(self._named) if is_last else self._named
+        return (yield from _ask(self._create, named))
 
+    def _take(self, event: Any) -> list[Any]:
+        self._collector.take(plain(event))
+        return self._streamed.take(event)
 
-def _acall(
-    create: Callable[..., Any], api: Api, talk: Conversation, own: OwnTools | None
-) -> Callable[..., Any]:
-    @functools.wraps(create)
-    async def call(**named: Any) -> Any:
-        asked = _Asked(api, named, talk)
-        answer = await _aanswer(create, await asked.abefore(), api, None if asked.is_raw else own)
-        settled = talk.guarded(lambda: asked.after(answer))
-        if settled is not None:
-            await talk.await_(settled)
-        return answer
+    def _next(self) -> Steps[Any]:
+        """The events of the next round; None after the last."""
+        events = yield from self._following(self._collector.messages())
+        if events is not None:
+            self._streamed.next_round()
+            self._collector = self._api.collector()
+        return events
 
-    return call
+    def _events(self, events: Iterator[Any] | None) -> Iterator[Any]:
+        while events is not None:
+            for event in events:
+                yield from self._take(event)
+            events = run(self._next())
+        yield from self._streamed.released()
 
-
-async def _aanswer(
-    create: Callable[..., Any], named: dict[str, Any], api: Api, own: OwnTools | None
-) -> Any:
-    if own is None:
-        return await create(**named)
-    named = own.offered(named)
-    answer = await create(**named)
-    if named.get("stream"):
-        answer._iterator = _arounds(answer._iterator, create, named, api, own)  # noqa: SLF001
-        return answer
-    for number in range(1, MOST_ROUNDS + 1):
-        said = api.outputs(answer)
-        if not (calls := own.calls(said)):
-            return answer
-        answers = await own.aanswer(calls)
-        if not own.goes_on(said):
-            own.keep(said, answers)
-            break
-        named = own.followed(named, said, answers)
-        answer = await create(**(named if number < MOST_ROUNDS else own.last(named)))
-    return own.without_own(answer)
-
-
-async def _arounds(
-    events: AsyncIterator[Any],
-    create: Callable[..., Any],
-    named: dict[str, Any],
-    api: Api,
-    own: OwnTools,
-) -> AsyncIterator[Any]:
-    streamed = own.stream()
-    for number in range(1, MOST_ROUNDS + 2):
-        collector = api.collector()
-        async for event in events:
-            collector.take(plain(event))
-            for each in streamed.take(event):
-                yield each
-        said = collector.messages()
-        calls = own.calls(said) if number <= MOST_ROUNDS else []
-        answers = await own.aanswer(calls)
-        if not calls or not own.goes_on(said):
-            if calls:
-                own.keep(said, answers)
-            for each in streamed.released():
-                yield each
-            return
-        named = own.followed(named, said, answers)
-        streamed.next_round()
-        events = aiter(await create(**(named if number < MOST_ROUNDS else own.last(named))))
+    async def _aevents(self, events: AsyncIterator[Any] | None) -> AsyncIterator[Any]:
+        while events is not None:
+            async for event in events:
+                for each in self._take(event):
+                    yield each
+            events = await arun(self._next())
+        for each in self._streamed.released():
+            yield each
 
 
 def _stream(stream: Callable[..., Any], api: Messages, talk: Conversation) -> Callable[..., Any]:
     @functools.wraps(stream)
     def call(**named: Any) -> Any:
         asked = _Asked(api, named, talk)
-        return StreamManager(lambda: stream(**asked.before()), asked.keeper())
 
-    return call
+        def begin() -> Steps[Any]:
+            return stream(**(yield from asked.before()))
 
-
-def _astream(stream: Callable[..., Any], api: Messages, talk: Conversation) -> Callable[..., Any]:
-    @functools.wraps(stream)
-    def call(**named: Any) -> Any:
-        asked = _Asked(api, named, talk)
-
-        async def begin() -> Any:
-            return stream(**await asked.abefore())
-
-        return AsyncStreamManager(begin, asked.keeper())
+        return StreamManager(begin, asked.keeper())
 
     return call

@@ -27,6 +27,7 @@ from ..domain.errors import (
 from ..domain.message import AS_GIVEN, Json, Message, Role
 from ..domain.policy import LARGEST_MESSAGE
 from ..domain.replay import SessionReplay
+from ..flow import Steps, arun, ask, awaits, both, run
 from ..settings import Settings, load
 from . import alignment, outbox
 from .json_values import digest, plain
@@ -111,79 +112,63 @@ class Conversation(Unbroken):
         self._instead: dict[alignment.Mark, alignment.Mark] = {}
         """Choices of the last answer that were not stored, each with the one that was."""
 
-    def block(self, query: str) -> str:
+    @both
+    def block(self, query: str) -> Steps[str]:
         """The memory block for what the user says now; "" where nothing fits or memory is away."""
-        return self.within_limit(lambda: self._context(query), "") if query.strip() else ""
-
-    async def ablock(self, query: str) -> str:
-        """As `block`."""
         if not query.strip():
             return ""
-        made = self.awaited.context(query, session_id=self.session_id, budget_tokens=self._budget)
-        found = await self.awithin_limit(made, None)
-        return "" if found is None else found.text
+        named = {"session_id": self.session_id, "budget_tokens": self._budget}
+        made = ask(self.sync, "context", query, **named)
+        found = yield from ask(self, "within_limit", made, None)
+        return "" if found is None else str(found.text)
 
-    def _context(self, query: str) -> str:
-        made = self.sync.context(query, session_id=self.session_id, budget_tokens=self._budget)
-        return str(made.text)
+    ablock = awaits(block)
 
-    def within_limit(self, ask: Callable[[], T], instead: T) -> T:
+    @both
+    def within_limit(self, asked: Steps[T], instead: T) -> Steps[T]:
         """Return what memory answers within the time limit; else log why not, and go on."""
         if self.raises:
-            return ask()
-        asked = outbox.on_thread(ask)
+            return (yield from asked)
         try:
-            return asked.result(time_limit())
+            found: T = yield (
+                lambda: _in_time(asked),
+                lambda: asyncio.wait_for(arun(asked), time_limit()),
+            )
         except Exception as error:  # noqa: BLE001 - nothing of memory's may stop the agent
-            asked.cancel()
-            _log_without(error)
+            _log("the model is asked without its memory", error)
             return instead
+        return found
 
-    async def awithin_limit(self, asked: Awaitable[T], instead: T) -> T:
-        """As `within_limit`, for a call that is awaited."""
-        if self.raises:
-            return await asked
-        try:
-            return await asyncio.wait_for(asked, time_limit())
-        except Exception as error:  # noqa: BLE001 - nothing of memory's may stop the agent
-            _log_without(error)
-            return instead
+    awithin_limit = awaits(within_limit)
 
-    def unless_failing(self, do: Callable[[], str], instead: str) -> str:
-        """Return what a call answers, however long it takes; `instead` where it fails."""
+    @both
+    def unless_failing(self, work: Steps[str], instead: str) -> Steps[str]:
+        """Return what a call answers, however long it takes; `instead` where it fails.
+
+        A cancelled caller does not stop it.
+        """
         try:
-            return do()
+            found: str = yield lambda: run(work), lambda: self.finish(arun(work))
         except Exception as error:
             if self.raises:
                 raise
-            _log_failed(error)
+            _log("a tool of the memory failed", error)
             return instead
+        return found
 
-    async def aunless_failing(self, work: Awaitable[str], instead: str) -> str:
-        """As `unless_failing`. A cancelled caller does not stop it."""
-        try:
-            return await self.finish(work)
-        except Exception as error:
-            if self.raises:
-                raise
-            _log_failed(error)
-            return instead
+    aunless_failing = awaits(unless_failing)
 
-    def tail(self, count: int) -> SessionReplay | None:
-        """The last turns of the session; None for one that is new."""
+    @both
+    def tail(self, count: int | None = None) -> Steps[SessionReplay | None]:
+        """The last turns of the session, or all; None for one that is new."""
+        last = None if count is None else max(1, count)
         try:
-            found: SessionReplay = self.sync.session(self.session_id, last=max(1, count))
+            found: SessionReplay = yield from ask(self.sync, "session", self.session_id, last=last)
         except SessionNotFound:
             return None
         return found
 
-    async def atail(self, count: int) -> SessionReplay | None:
-        """As `tail`."""
-        try:
-            return await self.awaited.session(self.session_id, last=max(1, count))
-        except SessionNotFound:
-            return None
-
+    @both
     def add(
         self,
         messages: Sequence[Json],
@@ -191,64 +176,53 @@ class Conversation(Unbroken):
         *,
         index: bool | Sequence[bool] = True,
         at: Any = None,
-    ) -> None:
-        """Store messages that are new, or that have keys."""
-        if messages:
-            self._store(messages, lambda: self._add(list(messages), keys, index=index, at=at))
+    ) -> Steps[None]:
+        """Store messages that are new, or that have keys.
 
-    async def aadd(
-        self,
-        messages: Sequence[Json],
-        keys: Sequence[str | None] | None = None,
-        *,
-        index: bool | Sequence[bool] = True,
-        at: Any = None,
-    ) -> None:
-        """As `add`. A cancelled caller does not stop it: what was said is stored."""
-        if messages:
-            await self._astore(
-                messages, lambda: self._add(list(messages), keys, index=index, at=at)
-            )
+        A cancelled caller does not stop it, nor the others: what was said is stored.
+        """
+        more = {"index": index, "at": at}
+        yield from self._store(messages, lambda: self._add(list(messages), keys, **more))
 
-    def add_new(self, messages: Sequence[Json], keys: Sequence[str | None] | None = None) -> None:
+    aadd = awaits(add)
+
+    @both
+    def add_new(
+        self, messages: Sequence[Json], keys: Sequence[str | None] | None = None
+    ) -> Steps[None]:
         """Store those of a caller's messages that the session does not have: see `alignment`.
 
         A message whose key is known is not stored again either, even if it was removed since.
         """
-        if messages:
-            self._store(messages, lambda: self._add_new(list(messages), keys))
+        yield from self._store(messages, lambda: self._add_new(list(messages), keys))
 
-    async def aadd_new(
-        self, messages: Sequence[Json], keys: Sequence[str | None] | None = None
-    ) -> None:
-        """As `add_new`. A cancelled caller does not stop it."""
-        if messages:
-            await self._astore(messages, lambda: self._add_new(list(messages), keys))
+    aadd_new = awaits(add_new)
 
-    async def aadd_now(self, messages: Sequence[Json]) -> None:
+    @both
+    def add_now(self, messages: Sequence[Json]) -> Steps[None]:
         """Store what is said now, without what the session ends with unanswered."""
-        if messages:
-            await self._astore(messages, lambda: self._add_now(list(messages)))
+        yield from self._store(messages, lambda: self._add_now(list(messages)))
 
-    def _store(self, messages: Sequence[Json], store: Callable[[], Any]) -> None:
-        if self.raises:
-            store()
-        else:
-            self.wait(self.put(messages, store))
+    aadd_now = awaits(add_now)
 
-    async def _astore(self, messages: Sequence[Json], store: Callable[[], Any]) -> None:
-        if self.raises:
-            await self.await_(outbox.on_thread(store))
+    def _store(self, messages: Sequence[Json], store: Callable[[], Any]) -> Steps[None]:
+        if not messages:
             return
-        await self.await_(self.put(messages, store))
+        if self.raises:
+            yield store, lambda: self._waited(outbox.on_thread(store))
+        else:
+            yield from ask(self, "wait", self.put(messages, store))
 
-    def wait(self, settled: Future[Any]) -> None:
-        """Wait until something is stored, within the time limit."""
-        with suppress(TimeoutError):
-            settled.result(None if self.raises else time_limit())
+    @both
+    def wait(self, settled: Future[Any] | None) -> Steps[None]:
+        """Wait until something is stored, within the time limit; None is stored already."""
+        if settled is not None:
+            limit = None if self.raises else time_limit()
+            with suppress(TimeoutError):
+                yield lambda: settled.result(limit), lambda: self._waited(settled)
 
-    async def await_(self, settled: Future[Any]) -> None:
-        """As `wait`. A cancelled caller does not stop the storing."""
+    async def _waited(self, settled: Future[Any]) -> None:
+        """Wait, too. A cancelled caller does not stop the storing."""
         stored = asyncio.ensure_future(asyncio.wrap_future(settled))
         # Not `wait_for`, which would cancel it.
         done, _ = await asyncio.wait([stored], timeout=None if self.raises else time_limit())
@@ -274,7 +248,7 @@ class Conversation(Unbroken):
         except Exception as error:
             if self.raises:
                 raise
-            _log_without(error)
+            _log("the model is asked without its memory", error)
             return None
 
     def put(self, messages: Sequence[Json], store: Callable[[], Any]) -> Future[Any]:
@@ -369,14 +343,18 @@ def _coroutine(work: Awaitable[T]) -> Coroutine[Any, Any, T]:
     return run()
 
 
-def _log_without(error: Exception) -> None:
-    reason = error.for_log() if isinstance(error, OctopusError) else type(error).__name__
-    log.warning("the model is asked without its memory: %s", reason)
+def _in_time(asked: Steps[T]) -> T:
+    waiting = outbox.on_thread(lambda: run(asked))
+    try:
+        return waiting.result(time_limit())
+    except Exception:
+        waiting.cancel()
+        raise
 
 
-def _log_failed(error: Exception) -> None:
+def _log(what: str, error: Exception) -> None:
     reason = error.for_log() if isinstance(error, OctopusError) else type(error).__name__
-    log.warning("a tool of the memory failed: %s", reason)
+    log.warning("%s: %s", what, reason)
 
 
 def parsed(messages: Sequence[Json]) -> list[Message]:

@@ -15,6 +15,7 @@ from ..domain.block.layout import recalled
 from ..domain.episode import Turn, TurnHit
 from ..domain.errors import MissingExtra
 from ..domain.message import AS_GIVEN, Json
+from ..flow import ask
 from .core import Conversation, OnError, digest, parsed
 from .tools import (
     FORGET_ABOUT,
@@ -129,7 +130,8 @@ class OctopusMemoryService(BaseMemoryService):
         if not query.strip():
             return SearchMemoryResponse()
         talk = self.conversation(app_name, user_id, None)
-        found = talk.awaited.recall_turns(query, limit=self._limit, min_score=self._min_score)
+        wanted = {"limit": self._limit, "min_score": self._min_score}
+        found = ask(talk.sync, "recall_turns", query, **wanted)
         hits = await talk.awithin_limit(found, [])
         return SearchMemoryResponse(memories=[_entry(hit) for hit in hits])
 

@@ -156,7 +156,7 @@ class OctopusStore(BaseStore):
             if now == before:
                 return
             before, wanted = now, self._messages(item, index)
-            known = yield lambda: talk.tail(_MOST), lambda: talk.atail(_MOST)
+            known = yield from ask(talk, "tail", _MOST)
             old = [each for each in known.episodes if each.turns] if known else []
             marks = wanted[0]["metadata"] if wanted else {}
             if keep and marks:

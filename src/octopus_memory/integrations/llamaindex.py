@@ -158,17 +158,14 @@ class OctopusMemory(BaseMemory):
     def _turns(self) -> Steps[Sequence[Turn]]:
         most = 1_000_000
         talk = self._talk
-        found = yield (
-            lambda: talk.within_limit(lambda: talk.tail(most), None),
-            lambda: talk.awithin_limit(talk.atail(most), None),
-        )
+        found = yield from ask(talk, "within_limit", ask(talk, "tail", most), None)
         return () if found is None else found.turns
 
     def _get(self, query: str | None, initial_token_count: int = 0, **_: Any) -> Steps[Any]:
         turns = yield from self._turns()
         said = [turn.text for turn in turns if turn.role is Role.USER and turn.text.strip()]
         wanted = query or (said[-1] if said else "")
-        block = yield lambda: self._talk.block(wanted), lambda: self._talk.ablock(wanted)
+        block = yield from ask(self._talk, "block", wanted)
         history = [_item(turn) for turn in _newest(turns, self.token_limit - initial_token_count)]
         return [_Block(block, role=MessageRole.SYSTEM), *history] if block else history
 
@@ -179,10 +176,7 @@ class OctopusMemory(BaseMemory):
             keys = [f"{self.key}:{self._added + number}" for number in range(len(bodies))]
         self._added += len(bodies)
         flags = index or True
-        yield (
-            lambda: self._talk.add(bodies, keys, index=flags),
-            lambda: self._talk.aadd(bodies, keys, index=flags),
-        )
+        yield from ask(self._talk, "add", bodies, keys, index=flags)
 
     def _set(self, messages: Sequence[ChatMessage]) -> Steps[None]:
         wanted = [each for each in messages if not isinstance(each, _Block)]

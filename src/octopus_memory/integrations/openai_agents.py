@@ -16,7 +16,7 @@ from ..domain.episode import Turn
 from ..domain.errors import InvalidMessage, MissingExtra, SessionNotFound
 from ..domain.message import AS_GIVEN, Json
 from ..domain.policy import MOST_RECALLED
-from ..domain.replay import SessionReplay
+from ..flow import ask
 from .core import AnyScope, Conversation, OnError, last_said, parsed, plain
 from .json_values import loaded
 from .tools import (
@@ -76,14 +76,8 @@ class OctopusSession:
         if wanted is not None and wanted > MOST_RECALLED:
             # The SDK's compaction asks for a number that no session has.
             wanted = None
-        replay = await self._talk.awithin_limit(self._replay(wanted), None)
+        replay = await self._talk.awithin_limit(ask(self._talk, "tail", wanted), None)
         return [] if replay is None else [_item(turn) for turn in replay.turns]
-
-    async def _replay(self, last: int | None) -> SessionReplay | None:
-        try:
-            return await self._talk.awaited.session(self.session_id, last=last)
-        except SessionNotFound:
-            return None
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Store items in their order; one whose key is known is skipped.

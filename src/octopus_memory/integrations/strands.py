@@ -17,6 +17,7 @@ from ..domain.block.layout import recalled
 from ..domain.episode import Turn
 from ..domain.errors import MissingExtra
 from ..domain.message import Json, as_text
+from ..flow import ask
 from .core import (
     AnyScope,
     Call,
@@ -98,9 +99,9 @@ class OctopusMemoryStore(MemoryStore):
         if not query.strip():
             return []
         limit = (options or {}).get("max_search_results") or self.max_search_results or _LIMIT
-        found = self._talk.awaited.recall_turns(
-            query, limit=limit, min_score=self._min_score, leave_out_session=self._talk.session_id
-        )
+        own = self._talk.session_id
+        wanted = {"limit": limit, "min_score": self._min_score, "leave_out_session": own}
+        found = ask(self._talk.sync, "recall_turns", query, **wanted)
         hits = await self._talk.awithin_limit(found, [])
         return [
             MemoryEntry(

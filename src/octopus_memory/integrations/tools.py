@@ -6,7 +6,6 @@ the block, and are never stored as words of the conversation.
 
 from __future__ import annotations
 
-import asyncio
 import calendar
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..domain.block.layout import fenced, forget_list, forgotten_line, recalled
 from ..domain.message import Json
 from ..domain.own_words import FORGET_TOOL, RECALL_TOOL
-from ..flow import Steps, arun, ask, run
+from ..flow import Steps, ask, awaits, both, on_thread
 
 if TYPE_CHECKING:
     from .core import Conversation
@@ -67,35 +66,37 @@ class MemoryTools:
     def __init__(self, talk: Conversation) -> None:
         self._talk = talk
 
-    def recall(self, query: str, time: str | None = None, session: str | None = None) -> str:
+    @both
+    def recall(self, query: str, time: str | None = None, session: str | None = None) -> Steps[str]:
         """Search earlier conversations with this user."""
-        return self._talk.within_limit(lambda: run(self._recall(query, time, session)), _AWAY)
+        found = self._recall(query, time, session)
+        answer: str = yield from ask(self._talk, "within_limit", found, _AWAY)
+        return answer
 
-    async def arecall(self, query: str, time: str | None = None, session: str | None = None) -> str:
-        """As `recall`."""
-        return await self._talk.awithin_limit(arun(self._recall(query, time, session)), _AWAY)
+    arecall = awaits(recall)
 
-    def forget(self, about: str | None = None, token: str | None = None) -> str:
+    @both
+    def forget(self, about: str | None = None, token: str | None = None) -> Steps[str]:
         """List what would be removed, or remove what was listed under a token."""
-        return self._talk.unless_failing(lambda: run(self._forget(about, token)), _CANNOT_FORGET)
+        done = self._forget(about, token)
+        answer: str = yield from ask(self._talk, "unless_failing", done, _CANNOT_FORGET)
+        return answer
 
-    async def aforget(self, about: str | None = None, token: str | None = None) -> str:
-        """As `forget`."""
-        return await self._talk.aunless_failing(arun(self._forget(about, token)), _CANNOT_FORGET)
+    aforget = awaits(forget)
 
-    def call(self, name: str, arguments: Json) -> str:
+    @both
+    def call(self, name: str, arguments: Json) -> Steps[str]:
         """Answer a call of the model's, whose arguments are not trusted."""
         given = _texts(arguments)
+        answer: str
         if name == FORGET_TOOL:
-            return self.forget(given.get("about"), given.get("token"))
-        return self.recall(given.get("query", ""), given.get("time"), given.get("session"))
+            answer = yield from ask(self, "forget", given.get("about"), given.get("token"))
+        else:
+            more = given.get("time"), given.get("session")
+            answer = yield from ask(self, "recall", given.get("query", ""), *more)
+        return answer
 
-    async def acall(self, name: str, arguments: Json) -> str:
-        """As `call`."""
-        given = _texts(arguments)
-        if name == FORGET_TOOL:
-            return await self.aforget(given.get("about"), given.get("token"))
-        return await self.arecall(given.get("query", ""), given.get("time"), given.get("session"))
+    acall = awaits(call)
 
     def _recall(self, query: str, when: str | None, session: str | None) -> Steps[str]:
         if not query.strip():
@@ -114,7 +115,7 @@ class MemoryTools:
         note = getattr(self._talk.sync, "_note_recalled", None)
         if note is not None:
             given = self._talk.session_id, query, hits, answer
-            yield lambda: note(*given), lambda: asyncio.to_thread(note, *given)
+            yield lambda: note(*given), lambda: on_thread(note, *given)
         return answer
 
     def _forget(self, about: str | None, token: str | None) -> Steps[str]:
