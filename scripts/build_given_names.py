@@ -1,7 +1,7 @@
 """Build the list of given names for the pattern redactor, from Faker's (MIT) and our own.
 
     pip install faker==40.54.0
-    python scripts/build_given_names.py > src/octopus_memory/adapters/redactors/data/given_names.txt
+    python scripts/build_given_names.py > src/octopus_memory/words/given_names.txt
 
 `given_names/own.txt` is taken as it is. Of Faker's names, those in `given_names/not_names.txt`
 (places, products, words) are left out, and those that the texts of this repository and of Python's

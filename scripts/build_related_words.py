@@ -22,7 +22,7 @@ from octopus_memory.adapters.embedders.minilm import MiniLMEmbedder
 
 _ADAPTERS = Path(__file__).parent.parent / "src" / "octopus_memory" / "adapters"
 _VOCABULARY = _ADAPTERS / "embedders" / "all-minilm-l6-v2-int8" / "tokenizer.json"
-_TABLE = _ADAPTERS / "analyzers" / "related-english.npy"
+_TABLE = _ADAPTERS.parent / "words" / "related-english.npy"
 
 _NEAREST = 12
 _LEAST_COSINE = 0.4

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import unicodedata
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,8 +12,9 @@ from octopus_memory.adapters.embedders.gloss import in_english
 from octopus_memory.adapters.embedders.minilm import MiniLMEmbedder
 from octopus_memory.domain.search.languages import Reading
 from octopus_memory.domain.search.terms import fold_case
+from octopus_memory.words import FOLDER
 
-LISTS = Path(gloss.__file__).with_name("glosses")
+LISTS = FOLDER / "glosses"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from octopus_memory.adapters.analyzers import concepts
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
 from octopus_memory.domain.search.languages import is_latin, stopwords
 from octopus_memory.domain.search.terms import bare, fold, words
+from octopus_memory.words import sections
 from tests.support.paths import ROOT
 
 ANALYZER = SnowballAnalyzer()
@@ -190,8 +191,7 @@ def test_a_short_note_that_was_taken_for_english_is_found_by_a_related_word() ->
 
 
 def test_every_concept_is_listed_in_five_languages() -> None:
-    text = concepts._FILE.read_text("utf-8").splitlines()
-    rows = [line for line in text if line and not line.startswith("#")]
+    rows = sections("concepts")[""]
     assert len(rows) > 350
     for line in rows:
         parts = [part.partition(":") for part in line.split("|")]

@@ -30,7 +30,7 @@ def sections(file: str) -> dict[str, list[str]]:
 
 @cache
 def listed(file: str, section: str = "") -> frozenset[str]:
-    """The words of a section."""
+    """Words of a section."""
     return frozenset(" ".join(sections(file)[section]).split())
 
 

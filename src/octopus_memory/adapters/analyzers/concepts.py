@@ -14,16 +14,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.search.languages import characters
+from ...domain.search.languages import SHORTEST_MODIFIER, characters, cuts
 from ...domain.search.terms import fold_case
+from ...words import FOLDER, sections
 
-_FILE = Path(__file__).parent / "concepts.txt"
 _LANGUAGES = {"en": "english", "de": "german", "fr": "french", "es": "spanish"}
 _CHINESE = "zh"
 _MARKED = ("de", "fr", "es")
@@ -42,9 +41,8 @@ _OF_A_PART = 0.7
 _SHORTEST_PART = 4
 _SHORTEST_HEAD = 5
 """Minimum length of a head whose modifier is not listed."""
-_SHORTEST_MODIFIER = 3
-_LINKS = ("", "s", "es", "n", "en", "er", "e", "ung", "ungs")
-"""Linking letters between the parts of a compound, with endings that stemming removes."""
+_ENDINGS = ("ung", "ungs")
+"""Endings of a modifier that stemming removes."""
 _PREFIX_LIST = """
 auf aus bei durch ein ent fort her hin hinter los miss mit nach uber unter ver vor wider wieder zer
 """
@@ -89,10 +87,8 @@ class Concepts:
     @classmethod
     def read(cls, stem: Stem) -> Self:
         """Read the list from the package data."""
-        text = _FILE.read_text("utf-8")
-        lines = fold_case(text, len(text)).splitlines()
-        listed = [_words(line) for line in lines if line and not line.startswith("#")]
-        return cls(listed, stem)
+        lines = sections("concepts")[""]
+        return cls([_words(fold_case(line, len(line))) for line in lines], stem)
 
     def parts(self, term: str) -> tuple[str, ...]:
         """Parts of a German compound that are listed words, the head first.
@@ -100,21 +96,14 @@ class Concepts:
         Empty for a word that is listed itself.
         """
         word = term.removeprefix(_GERMAN)
-        if len(word) < _SHORTEST_MODIFIER + _SHORTEST_PART or word in self._parts:
+        if len(word) < SHORTEST_MODIFIER + _SHORTEST_PART or word in self._parts:
             return ()
-        for start in range(_SHORTEST_MODIFIER, len(word) - _SHORTEST_PART + 1):
-            if word[start:] in self._parts and word[:start] not in _PREFIXES:
-                modifier = self._modifier(word[:start])
-                if modifier or len(word) - start >= _SHORTEST_HEAD:
-                    return tuple(_GERMAN + part for part in (word[start:], *modifier))
+        for head, before in cuts(word, _SHORTEST_PART, _ENDINGS):
+            if head in self._parts and before[0] not in _PREFIXES:
+                modifiers = [each for each in before if each in self._parts][:1]
+                if modifiers or len(head) >= _SHORTEST_HEAD:
+                    return tuple(_GERMAN + part for part in (head, *modifiers))
         return ()
-
-    def _modifier(self, given: str) -> list[str]:
-        """The listed word that is the first part of a compound, without linking letters."""
-        for link in _LINKS:
-            if given.endswith(link) and given.removesuffix(link) in self._parts:
-                return [given.removesuffix(link)]
-        return []
 
     def _of(self, term: str) -> Related:
         """Distinct related terms, each with its similarity, 0 to 1, most similar first."""
@@ -176,7 +165,7 @@ def _add(found: dict[str, float], more: Iterator[tuple[str, float]] | Related) -
         found[term] = max(found.get(term, 0.0), nearness)
 
 
-_TABLE = Path(__file__).parent / "related-english.npy"
+_TABLE = FOLDER / "related-english.npy"
 _NEARNESS = [weight / 255 for weight in range(256)]
 """Similarity by weight in the table; weight 0 is padding at the end of a row."""
 

@@ -1,6 +1,6 @@
 """Word-for-word English of a text in another language, for a model that knows only English.
 
-The word lists in `glosses` were written for Octopus. A multilingual model understands more, but is
+The lists in `words/glosses` were written for Octopus. A multilingual model understands more, but is
 a download of hundreds of megabytes, and these lists are part of the package.
 """
 
@@ -10,13 +10,22 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import Stemmer
 
-from ...domain.search.languages import CHINESE, OTHER, evidence, guess, is_chinese, is_latin
+from ...domain.search.languages import (
+    CHINESE,
+    OTHER,
+    SHORTEST_MODIFIER,
+    cuts,
+    evidence,
+    guess,
+    is_chinese,
+    is_latin,
+)
 from ...domain.search.terms import fold_case
+from ...words import FOLDER
 
 LANGUAGES = frozenset(("german", "french", "spanish", CHINESE))
 """Languages with a word list."""
@@ -24,17 +33,14 @@ LANGUAGES = frozenset(("german", "french", "spanish", CHINESE))
 VERSION = 1
 """Increase it when a list changes, so that stored texts are embedded again."""
 
-_DIRECTORY = Path(__file__).parent / "glosses"
 _TELLING_CHARS = 240
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]+")
 _ELISION = re.compile(r"(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu)'(?=[^\W\d_])")
 """Elided articles and pronouns before French words."""
 _LONGEST_HAN = 6
-_SHORTEST_HEAD, _SHORTEST_MODIFIER = 4, 3
+_SHORTEST_HEAD = 4
 _LONGEST_COMPOUND = 40
-_LINKS = ("", "s", "es", "n", "en", "e", "er")
-"""Linking letters between the parts of a German compound."""
 
 
 def in_english(text: str) -> str:
@@ -93,7 +99,7 @@ class _Glosses(NamedTuple):
             return None
         # By length of a beginning, so that no part is split twice.
         glosses: dict[int, str | None] = {}
-        for end in range(_SHORTEST_MODIFIER, len(word) + 1):
+        for end in range(SHORTEST_MODIFIER, len(word) + 1):
             part = word[:end]
             glosses[end] = self.words.get(part) or self._joined(part, glosses, stem)
         return glosses.get(len(word))
@@ -102,16 +108,11 @@ class _Glosses(NamedTuple):
         self, word: str, beginnings: Mapping[int, str | None], stem: Callable[[str], str]
     ) -> str | None:
         """Gloss of a listed head after one of the `beginnings`, the longest head first."""
-        for start in range(_SHORTEST_MODIFIER, len(word) - _SHORTEST_HEAD + 1):
-            modifiers = (
-                beginnings.get(start - len(link))
-                for link in _LINKS
-                if word.endswith(link, 0, start)
-            )
-            modifier = next(filter(None, modifiers), None)
-            head = modifier and self._listed(word[start:], stem)
-            if head:
-                return f"{modifier} {head}"
+        for head, before in cuts(word, _SHORTEST_HEAD):
+            modifier = next(filter(None, map(beginnings.get, map(len, before))), None)
+            gloss = modifier and self._listed(head, stem)
+            if gloss:
+                return f"{modifier} {gloss}"
         return None
 
 
@@ -142,6 +143,6 @@ def _glosses(language: str) -> _Glosses:
 @cache
 def _listed(language: str) -> dict[str, str]:
     """Glosses by word, most frequent words first. Pure grammar has an empty gloss."""
-    text = (_DIRECTORY / f"{language}.tsv").read_text("utf-8")
+    text = (FOLDER / "glosses" / f"{language}.tsv").read_text("utf-8")
     lines = fold_case(text, len(text)).splitlines()
     return dict(line.split("\t") for line in lines)

@@ -6,9 +6,9 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.resources import files
 
 from ...domain.text.pii import is_placeholder
+from ...words import listed, pattern
 from .folding import Span, lowered
 
 PARTICLES = frozenset(
@@ -25,31 +25,24 @@ TITLES = frozenset(
 @cache
 def given_names() -> frozenset[str]:
     """Given names of many countries, without most that are also common words, places or brands."""
-    return frozenset(name for name in _words("given_names") if not name.endswith(_RARE))
+    return frozenset(name for name in listed("given_names") if not name.endswith(_RARE))
 
 
 @cache
 def rare_names() -> frozenset[str]:
     """Given names of one country or language, which may be words in another."""
-    names = _words("given_names")
+    names = listed("given_names")
     return frozenset(name.removesuffix(_RARE) for name in names if name.endswith(_RARE))
 
 
 def never_names() -> frozenset[str]:
     """Words that may follow "I'm", "Hi" or "my friend" capitalized without being names."""
-    return _words("never_names")
+    return listed("never_names")
 
 
 def also_words() -> frozenset[str]:
     """Names that are also words: a capital alone does not make them names."""
-    return _words("also_words")
-
-
-@cache
-def _words(name: str) -> frozenset[str]:
-    """Words of a file in lower case, without accents."""
-    text = files(__package__).joinpath("data", f"{name}.txt").read_text(encoding="utf-8")
-    return frozenset(text.split())
+    return listed("also_words")
 
 
 _PART = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
@@ -141,57 +134,20 @@ def _is_gap(gap: str) -> bool:
 TOKEN = re.compile(r"[^\W\d_]{1,30}(?:['-][^\W\d_]{1,30}){0,3}")
 _MOST_WORDS = 4
 
-_STRONG = (
-    r"(?:my[ ](?:full[ ])?|full[ ]|nick|the[ ])?name(?:[ ]is|'s)|(?:i'm|i[ ]am)[ ]called|"
-    r"me[ ]llamo|mi[ ]nombre[ ]es|je[ ]m'appelle|mon[ ]nom[ ]est|ich[ ]heiße|"
-    r"mein[ ]name[ ]ist|mi[ ]chiamo|"
-    r"il[ ]mio[ ]nome[ ]è|me[ ]chamo|meu[ ]nome[ ]é|full[ ]name"
-)
-_SELF = r"i'm|i[ ]am|im|call[ ]me|calls[ ]me|je[ ]suis|soy|sono|eu[ ]sou"
-# German capitalizes every noun.
-_THIS = r"this[ ]is|it's|it[ ]is|ich[ ]bin"
-_TITLE = (
-    r"(?:mr|mrs|ms|mx|miss|dr|prof|professor|doctor|sir|herr|frau|señora?|sra?|mme|monsieur|"
-    r"madame)\.?"
-)
-_GREETING = (
-    r"hi|hello|hey|dear|good[ ](?:morning|afternoon|evening)|thanks|thank[ ]you|hola|bonjour|hallo|"
-    r"guten[ ]tag|ciao|welcome(?:[ ]back)?|congrats|sorry|cheers|liebe[r]?|chère?|estimad[oa]"
-)
-_KIN = (
-    r"wife|husband|partner|son|daughter|sister|brother|mother|mom|mum|dad|father|uncle|aunt|cousin|"
-    r"niece|nephew|grandma|grandmother|grandpa|grandfather|boyfriend|girlfriend|fiancée?|ex|friend|"
-    r"best[ ]friend|boss|manager|supervisor|colleague|coworker|co-worker|neighbou?r|landlord|"
-    r"landlady|roommate|flatmate|doctor|therapist|lawyer|teacher|assistant|secretary|child|kid|baby|"
-    r"tenant|patient|customer|client|driver|owner|beneficiary|passenger|employee|nurse|agent|"
-    r"account[ ]holder|cardholder|applicant|guest"
-)
+
+def _cue(kind: str) -> str:
+    return pattern("personal", f"name {kind}")
+
+
 _RELATION = (
-    rf"(?:my|our|his|her|your|their|the)[ ](?:\w{{1,12}}[ ])?(?:{_KIN})"
+    rf"(?:my|our|his|her|your|their|the)[ ](?:\w{{1,12}}[ ])?(?:{_cue('kin')})"
     r"(?:[ ](?:is|was|named|called))?(?:,|:|[ ]\()?"
 )
-_ROLE = r"(?:patient|customer|client|beneficiary|tenant|passenger|attn|guest|employee|contact):?"
-_TOWARDS = (
-    r"ask(?:ed)?(?:[ ]for)?|contact|tell|told|remind|invite|cc|"
-    r"(?:spoke|speak|spoken|talk|talked|talking|chatted|"
-    r"met|meeting)[ ](?:to|with)|belongs[ ]to|(?:made|signed|written|booked|reported|sent|approved|"
-    r"paid|opened|requested)[ ]by|(?:parcel|package|delivery|ticket|booking|reservation|"
-    r"forward[ ]\w+|sent?[ ]it|give[ ]it|pass[ ]\w+)[ ](?:for|to)|signed,?|(?<=[,;][ ])name"
-)
-_LABEL = (
-    r"(?:(?:full|first|last|given|family|middle|maiden|sur|legal|real|display|customer|client|patient|"
-    r"contact|guest|passenger|cardholder|account[ ]holder|user|employee|tenant|recipient|sender|"
-    r"beneficiary|applicant|emergency[ ]contact|nombre|nom)(?:'s)?[ ]?)?(?:name|surname|vorname|"
-    r"nachname|nombre|nom|cognome)(?:[ ]on[ ](?:the[ ])?card)?[ ]?[:=]"
-)
-_PEOPLE_LABEL = (
-    r"(?:patient|customer|beneficiary|tenant|cardholder|emergency[ ]contact|contact|recipient|from|"
-    r"to|attn|sender|owner|author|driver|employee)[ ]?[:=]"
-)
 _CUE = re.compile(
-    rf"(?<![\w'-])(?:(?P<strong>{_STRONG})|(?P<self>{_SELF})|(?P<this>{_THIS})|(?P<title>{_TITLE})|"
-    rf"(?P<greeting>{_GREETING}),?|(?P<relation>{_RELATION})|(?P<label>{_LABEL})|"
-    rf"(?P<towards>{_PEOPLE_LABEL}|{_ROLE}|{_TOWARDS}))"
+    rf"(?<![\w'-])(?:(?P<strong>{_cue('strong')})|(?P<self>{_cue('self')})|(?P<this>{_cue('this')})|"
+    rf"(?P<title>{_cue('title')})|(?P<greeting>{_cue('greeting')}),?|(?P<relation>{_RELATION})|"
+    rf"(?P<label>{_cue('label')})|"
+    rf"(?P<towards>{_cue('people label')}|{_cue('role')}|{_cue('towards')}))"
     r"(?:(?<=\()|[ \t]{1,2}|(?<=[:=]))(?=[^\W\d_])",
 )
 _STOPS = re.compile(

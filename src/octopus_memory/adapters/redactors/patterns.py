@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from ...domain.errors import InvalidSetting
 from ...domain.text.pii import PiiKind, PiiSpan, merge_spans
+from ...words import pattern
 from . import names
 from .folding import Folded, Span, lowered, masked
 from .names import KnownNames
@@ -148,18 +149,14 @@ _ADDRESSES = (_STREET, _BOX, _GERMANIC, _FRENCH, _SOUTHERN)
 
 def addresses(text: str) -> Iterator[Span]:
     """Spans of a house number with a street, and the unit, city and code that follow."""
-    for pattern in _ADDRESSES:
-        yield from (found.span() for found in pattern.finditer(text))
+    for form in _ADDRESSES:
+        yield from (found.span() for found in form.finditer(text))
     yield from (found.span("a") for found in _SAID.finditer(lowered(text)))
 
 
-_MONTHS = (
-    r"(?:jan(?:uary|uar|vier|eiro)?|ene(?:ro)?|gennaio|feb(?:ruary|ruar|rero|braio)?|fév(?:rier)?|"
-    r"fevereiro|mar(?:ch|s|zo|ço)?|märz|apr(?:il|ile)?|avril|abr(?:il)?|ma[iy]|mayo|maggio|maio|"
-    r"june?|juni|juin|junio|giugno|junho|july?|juli|juillet|julio|luglio|julho|aug(?:ust)?|août|"
-    r"agosto|ago|sep(?:t|tember|tembre|tiembre)?|settembre|setembro|o[ck]t(?:ober|obre|ubre)?|"
-    r"ottobre|outubro|nov(?:ember|embre|iembre|embro)?|de[cz](?:ember|embre|embro)?|déc(?:embre)?|"
-    r"dic(?:iembre|embre)?)\b\.?"
+_MONTHS, _BIRTH_CUES, _BIRTH_FILLERS, _PHONE_CUES, _PHONE_FILLERS = (
+    pattern("personal", name)
+    for name in ("months", "birth cues", "birth fillers", "phone cues", "phone fillers")
 )
 _YEAR = r"(?:18|19|20)\d\d"
 _DAY = r"[0-3]?\d(?:st|nd|rd|th|er|º|\.)?"
@@ -171,12 +168,6 @@ _BIRTH_DATE = (
     rf"{_MONTHS}[ ]{_DAY}(?:,?[ ]{_YEAR})?|"
     r"(?:19|20)\d{2}[01]\d[0-3]\d)"
 )
-_BIRTH_CUES = (
-    r"born|d\.?o\.?b\.?|date[ ]of[ ]birth|birth[ -]?date|birth[ -]?day|b-day|bday|geboren|geb\.|"
-    r"geburtsdatum|geburtstag|fecha[ ]de[ ]nacimiento|nacid[oa]|nací|cumpleaños|née?|"
-    r"date[ ]de[ ]naissance|nat[oa]|data[ ]di[ ]nascita|nascid[oa]|data[ ]de[ ]nascimento"
-)
-_BIRTH_FILLERS = r"is|was|on|the|am|el|le|il|em|on[ ]file|as|ist|es|est|it's|that's"
 _PLACE = r"in[ ][^\W\d_][\w'-]{1,20}(?:[ ][^\W\d_][\w'-]{1,20})?"
 _BIRTH = re.compile(
     rf"(?<!\w)(?:{_BIRTH_CUES})(?!\w)(?:'s)?"
@@ -228,8 +219,8 @@ _SSN_IN_CONTEXT = re.compile(
 
 def cards(text: str) -> Iterator[Span]:
     """Numbers with an issuer's prefix and length and a valid checksum, grouped or not."""
-    for pattern in (_CARD, _CARD_LOOSE):
-        for found in pattern.finditer(text):
+    for form in (_CARD, _CARD_LOOSE):
+        for found in form.finditer(text):
             if _is_card(found):
                 yield found.span()
 
@@ -285,17 +276,6 @@ _NORTH_AMERICAN = re.compile(
 )
 _NATIONAL = re.compile(r"(?<![\w.,:/+-])(?<!\d[ ])\(?\d(?:[ .()/-]{0,2}\d){6,13}(?!\w)(?![-.]\d)")
 
-_PHONE_CUES = (
-    r"phone|telephone|téléphone|telefono|teléfono|telefon|telefone|tel|ph|mobile|móvil|cell|"
-    r"cellphone|cellular|handy|portable|fax|whatsapp|sms|call|dial|ring|text|reach|hotline|"
-    r"landline|(?:my|his|her|their|our|your|work|home|new|old|office|contact)[ ]number|"
-    r"(?:work|home|office)(?=:)|numéro|nummer|número"
-)
-_PHONE_FILLERS = (
-    r"me|us|him|her|them|it|at|on|is|was|to|the|my|her|his|number|no|nr|num|under|mobile|cell|phone|"
-    r"back|now|please|or|us|it's|le|mon|ma|est|es|ist|al|el|unter|der|die|meine|mi|via|by|are|also|"
-    r"work|home|office|directly"
-)
 _IN_CONTEXT = re.compile(
     rf"(?<!\w)(?:{_PHONE_CUES})\b(?:[ \t:#=.,]{{1,3}}(?:{_PHONE_FILLERS})\b){{0,5}}"
     r"[ \t:#=.,-]{0,4}"

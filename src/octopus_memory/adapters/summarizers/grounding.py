@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 
 from ...domain.block.passages import split_sentences
 from ...domain.episode import Summary, Turn
 from ...domain.facts import FoundFact
 from ...domain.message import Role, as_text
 from ...domain.search.terms import words
+from ...words import sections
 from .sentences import Words, language_of
 
 _LEAST_SAID = 0.25
@@ -47,27 +49,13 @@ _DAY = re.compile(
     r"|(?<=\d{4}-)\d\d-\d\d\b|\d{1,2}月|\d{1,2}日",
     re.IGNORECASE,
 )
-_SPELLED = {
-    word: str(number)
-    for number, spelled in enumerate(
-        (
-            "zero null zéro cero",
-            "one eins eine einen un une uno una",
-            "two zwei deux dos",
-            "three drei trois tres",
-            "four vier quatre cuatro",
-            "five fünf cinq cinco",
-            "six sechs seis",
-            "seven sieben sept siete",
-            "eight acht huit ocho",
-            "nine neun neuf nueve",
-            "ten zehn dix diez",
-            "eleven elf onze once",
-            "twelve zwölf douze doce",
-        )
-    )
-    for word in spelled.split()
-}
+
+
+@cache
+def _spelled() -> dict[str, str]:
+    """Digits by the words for small numbers."""
+    lines = sections("sentences")["numbers from zero"]
+    return {word: str(n) for n, line in enumerate(lines) for word in line.split()}
 
 
 class NotSaid(Exception):
@@ -83,8 +71,9 @@ class Grounding:
         self._by_turn = {turn.ordinal: frozenset(self._words.terms(_said(turn))) for turn in spoken}
         text = "\n".join(map(_said, spoken))
         self._terms = frozenset().union(*self._by_turn.values())
+        spelled = _spelled()
         self._numbers = _numbers(text) | {
-            _SPELLED[w] for w in words(text, len(text)) if w in _SPELLED
+            spelled[w] for w in words(text, len(text)) if w in spelled
         }
         self._years = {turn.at.year for turn in spoken}
         # Without the first word of an example, which is the form of a fact: "Lives in …".

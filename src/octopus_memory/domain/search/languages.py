@@ -8,7 +8,7 @@ everywhere ("Los Angeles", "Café de Flore"), is weak evidence.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from functools import cache
 
@@ -190,3 +190,21 @@ def _content_stretches(run: str) -> list[tuple[int, int]]:
                 found.append((start, i))
             start = i + 1
     return found
+
+
+_LINKS = ("", "s", "es", "n", "en", "e", "er")
+"""Linking letters between the parts of a German compound."""
+SHORTEST_MODIFIER = 3
+
+
+def cuts(
+    word: str, shortest_head: int, endings: tuple[str, ...] = ()
+) -> Iterator[tuple[str, list[str]]]:
+    """Heads that a German compound may have, longest first, each with its possible modifiers.
+
+    A modifier is all that stands before the head, then that without linking letters or `endings`.
+    """
+    for start in range(SHORTEST_MODIFIER, len(word) - shortest_head + 1):
+        before = word[:start]
+        links = (link for link in (*_LINKS, *endings) if before.endswith(link))
+        yield word[start:], [before.removesuffix(link) for link in links]

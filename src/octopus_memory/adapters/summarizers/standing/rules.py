@@ -14,24 +14,15 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
+
+from ....words import FOLDER, pattern
 
 LANGUAGES = ("english", "german", "french", "spanish", "chinese")
 
 _UPPER = r"(?-i:[A-ZÀ-ÖØ-Þ])"
 _PARTICLE = r"(?:de|la|le|les|da|do|del|der|den|van|von|am|sur|of|los|las|el|y|&|-)"
-# Drugs by the endings of their names in most languages, then those without such an ending.
-_DRUG = (
-    r"(?:[\w-]*(?:pril|sartan|statina?e?|prolol|olol|formina?e?|farina?e?|parina?e?|mycina?e?"
-    r"|micina|cillina?e?|cilina|prazole?|zepam|zolam|lopram|oxetina?e?|tralina?e?|profena?o?"
-    r"|profène|cetamol|cétamol|th?yroxine?|th?iroxina|dipine?a?|gliptina?e?|gliflozina?e?|xabana?"
-    r"|triptana?|setrona?|coxib|nazole?|thiazide?|tiazida|semide?|gatran)"
-    r"|aspirina?e?|insulina?e?|cortisone?|cortisona|prednisolone?|prednisone?|prednisona|marcumar"
-    r"|eliquis|xarelto|digoxina?e?|lithium|litio|methotrexate?|metotrexato|tramadol|ozempic|wegovy"
-    r"|clopidogrel|euthyrox|levothyrox|ventolin|salbutamol|gabapentine?a?|pregabaline?a?|lyrica"
-    r"|ritalin|concerta)"
-)
+_DRUG = f"(?:{pattern('drugs', 'drug')})"
 _MACROS = {
     # A value is closed where its word ends, so that no pattern can give back a letter of it.
     "END": r"(?![\w'’-])(?=\s*(?:$|[^\w\s&'’-])|\s+[-–—]\s|\s+(?:<<STOP>>)(?!\w))",
@@ -135,7 +126,7 @@ def _compiled(source: str) -> re.Pattern[str]:
 
 @cache
 def _data(name: str) -> dict[str, Any]:
-    return tomllib.loads(files(__package__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((FOLDER / "standing" / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 @cache
