@@ -44,7 +44,7 @@ def test_the_glosses_are_loaded_for_the_built_in_model_alone() -> None:
 import sys
 from octopus_memory import EpisodicMemory
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
-with EpisodicMemory.open("sqlite:///:memory:", embedder=HashingEmbedder(), background=False) as memory:
+with EpisodicMemory.open("sqlite:///:memory:", embedder=HashingEmbedder()) as memory:
     scope = memory.scope(user="ana")
     scope.add("s", ("user", "Ich wohne seit letzter Woche in einer neuen Wohnung in Köln."))
     memory.flush()
