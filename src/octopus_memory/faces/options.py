@@ -13,7 +13,6 @@ Db = Annotated[
         metavar="URL",
         help="The database: a URL such as sqlite:///memory.db, or a path. "
         "Default: the one of the settings.",
-        show_default=False,
     ),
 ]
 Tenant = Annotated[str, typer.Option("--tenant", help="The tenant.", rich_help_panel="Scope")]

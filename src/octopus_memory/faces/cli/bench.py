@@ -54,14 +54,7 @@ Categories = Annotated[
     ),
 ]
 Conversations = Annotated[
-    int | None,
-    typer.Option(
-        "--limit-conversations",
-        min=1,
-        metavar="N",
-        help="Only the first N.",
-        show_default=False,
-    ),
+    int | None, typer.Option("--limit-conversations", min=1, metavar="N", help="Only the first N.")
 ]
 UserTurns = Annotated[
     bool, typer.Option("--user-turns-only", help="Leave out the turns of the assistant.")
@@ -70,14 +63,11 @@ Captions = Annotated[
     bool, typer.Option("--captions", help="Add LoCoMo's image captions to the turns.")
 ]
 Cache = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Cache the vectors of the turns here.", show_default=False),
+    Path | None, typer.Option(metavar="DIR", help="Cache the vectors of the turns here.")
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(
-        metavar="DIR", help="Write the report here: Markdown, JSON and a plot.", show_default=False
-    ),
+    typer.Option(metavar="DIR", help="Write the report here: Markdown, JSON and a plot."),
 ]
 
 
@@ -236,14 +226,11 @@ def answers(
         ),
     ] = "",
     data: Annotated[
-        Path | None,
-        typer.Option("--data", metavar="FILE", help="The data file or folder.", show_default=False),
+        Path | None, typer.Option("--data", metavar="FILE", help="The data file or folder.")
     ] = None,
     questions_file: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Questions about your own memory, JSON Lines.", show_default=False
-        ),
+        typer.Option(metavar="FILE", help="Questions about your own memory, JSON Lines."),
     ] = None,
     systems: Annotated[
         str,
@@ -262,19 +249,15 @@ def answers(
     user_turns_only: UserTurns = False,
     captions: Captions = False,
     questions: Annotated[
-        int | None,
-        typer.Option(min=1, help="Only N questions, drawn by category.", show_default=False),
+        int | None, typer.Option(min=1, help="Only N questions, drawn by category.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything that is drawn.")] = 0,
     write: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write sheets for readers here.", show_default=False),
+        Path | None, typer.Option(metavar="DIR", help="Write sheets for readers here.")
     ] = None,
     read: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="Go on with the sheets that were written here.", show_default=False
-        ),
+        typer.Option(metavar="DIR", help="Go on with the sheets that were written here."),
     ] = None,
     model: Annotated[
         str,

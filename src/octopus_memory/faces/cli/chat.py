@@ -44,10 +44,7 @@ Anything else goes to the agent. Put a blank before a message that starts with /
 def chat(
     *,
     session: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID", help="Continue this session. Default: a new one.", show_default=False
-        ),
+        str | None, typer.Option(metavar="ID", help="Continue this session. Default: a new one.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not show what memory adds.")] = False,
     db: Db = None,

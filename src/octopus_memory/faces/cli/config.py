@@ -25,15 +25,10 @@ config = typer.Typer(help="Show and change settings.", no_args_is_help=True)
 def show(
     *,
     agent: Annotated[
-        str | None,
-        typer.Option(
-            help="Show the settings of this agent, as stored in the database.",
-            show_default=False,
-        ),
+        str | None, typer.Option(help="Show the settings of this agent, as stored in the database.")
     ] = None,
     tenant: Annotated[
-        str | None,
-        typer.Option(help="With --agent: its settings in this tenant.", show_default=False),
+        str | None, typer.Option(help="With --agent: its settings in this tenant.")
     ] = None,
     db: Db = None,
     as_json: AsJson = False,
@@ -84,9 +79,7 @@ def set_config(
     ],
     *,
     agent: Annotated[str, typer.Option("--agent", help="The agent.")],
-    tenant: Annotated[
-        str | None, typer.Option("--tenant", help="Only in this tenant.", show_default=False)
-    ] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Only in this tenant.")] = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
@@ -116,12 +109,10 @@ def set_config(
 def share_facts(
     *,
     kind: Annotated[
-        list[FactKind] | None,
-        typer.Option(help="Share this kind. May be given several times.", show_default=False),
+        list[FactKind] | None, typer.Option(help="Share this kind. May be given several times.")
     ] = None,
     agent: Annotated[
-        list[str] | None,
-        typer.Option(help="Share with this agent. Give two or more.", show_default=False),
+        list[str] | None, typer.Option(help="Share with this agent. Give two or more.")
     ] = None,
     off: Annotated[bool, typer.Option("--off", help="Share nothing any more.")] = False,
     tenant: Tenant = "default",

@@ -134,9 +134,7 @@ def demo(
     keep: Annotated[
         Path | None,
         typer.Option(
-            metavar="PATH",
-            help="Keep the database in this file. Default: a temporary file.",
-            show_default=False,
+            metavar="PATH", help="Keep the database in this file. Default: a temporary file."
         ),
     ] = None,
     live: Annotated[

@@ -33,12 +33,10 @@ def list_facts(
             parser=parse_until,
             metavar="TIME",
             help="Facts as known at the end of this date, or at this time.",
-            show_default=False,
         ),
     ] = None,
     kind: Annotated[
-        list[FactKind] | None,
-        typer.Option(help="Only this kind. May be given several times.", show_default=False),
+        list[FactKind] | None, typer.Option(help="Only this kind. May be given several times.")
     ] = None,
     history: Annotated[
         bool, typer.Option("--history", help="Also facts that newer ones replaced, oldest first.")
@@ -72,8 +70,7 @@ def add(
     slot: Annotated[
         str | None,
         typer.Option(
-            help="Replace the fact with the same kind and slot, such as the name of a pet.",
-            show_default=False,
+            help="Replace the fact with the same kind and slot, such as the name of a pet."
         ),
     ] = None,
     pin: Annotated[

@@ -22,10 +22,7 @@ _NOT_DONE = 1
 
 
 def forget(
-    about: Annotated[
-        str | None,
-        typer.Argument(help="What to forget, in a few words.", show_default=False),
-    ] = None,
+    about: Annotated[str | None, typer.Argument(help="What to forget, in a few words.")] = None,
     *,
     turn: Annotated[
         list[str] | None,

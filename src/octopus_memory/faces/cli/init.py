@@ -123,7 +123,6 @@ def init(
         typer.Argument(
             metavar="[KIND]",
             help=f"One of {', '.join(starter.name for starter in STARTERS)}; asked for by default.",
-            show_default=False,
         ),
     ] = None,
     *,

@@ -26,21 +26,14 @@ def create(
     tenant: Annotated[str, typer.Option(help="Tenant whose data the key opens.")] = "default",
     agent: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Limit the key to this agent. May be given several times.", show_default=False
-        ),
+        typer.Option(help="Limit the key to this agent. May be given several times."),
     ] = None,
     user: Annotated[
-        str | None,
-        typer.Option(
-            help="Limit the key to this user. Required for the role user.", show_default=False
-        ),
+        str | None, typer.Option(help="Limit the key to this user. Required for the role user.")
     ] = None,
     expires: Annotated[
         datetime | None,
-        typer.Option(
-            parser=parse_until, metavar="TIME", help="When the key expires.", show_default=False
-        ),
+        typer.Option(parser=parse_until, metavar="TIME", help="When the key expires."),
     ] = None,
     db: Db = None,
     as_json: AsJson = False,
@@ -65,9 +58,7 @@ def create(
 @keys.command("list")
 def list_keys(
     *,
-    tenant: Annotated[
-        str | None, typer.Option(help="Only keys of this tenant.", show_default=False)
-    ] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only keys of this tenant.")] = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:

@@ -59,7 +59,6 @@ Archived = Annotated[
     typer.Option(
         "--archived/--no-archived",
         help="Include archived episodes. Default: the setting of the agent.",
-        show_default=False,
     ),
 ]
 Since = Annotated[
@@ -68,7 +67,6 @@ Since = Annotated[
         parser=parse_since,
         metavar="TIME",
         help="Only from this date or time on (UTC unless it has a zone).",
-        show_default=False,
     ),
 ]
 Until = Annotated[
@@ -77,6 +75,5 @@ Until = Annotated[
         parser=parse_until,
         metavar="TIME",
         help="Only up to the end of this date, or up to this time.",
-        show_default=False,
     ),
 ]

@@ -37,7 +37,6 @@ def recall(
             min=0,
             max=1,
             help="Leave out results below this relevance. Semantic: default of the agent.",
-            show_default=False,
         ),
     ] = None,
     since: Since = None,
@@ -96,16 +95,11 @@ def context(
             min=0,
             metavar="TOKENS",
             help="Tokens of the block at most. Default: the setting of the agent.",
-            show_default=False,
         ),
     ] = None,
     session: Annotated[
         str | None,
-        typer.Option(
-            metavar="ID",
-            help="The current session, which the block leaves out.",
-            show_default=False,
-        ),
+        typer.Option(metavar="ID", help="The current session, which the block leaves out."),
     ] = None,
     db: Db = None,
     tenant: Tenant = "default",
@@ -161,10 +155,7 @@ def recent(
 def replay(
     session_id: Annotated[str, typer.Argument(help="Id of the session, from octopus recent.")],
     *,
-    last: Annotated[
-        int | None,
-        typer.Option(min=1, help="Only the last N messages.", show_default=False),
-    ] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="Only the last N messages.")] = None,
     messages: Annotated[
         bool,
         typer.Option(

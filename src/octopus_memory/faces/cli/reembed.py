@@ -20,15 +20,10 @@ _OF_ONE_MODEL = ("minilm", "hashing")
 def reembed(
     *,
     embedder: Annotated[
-        str | None,
-        typer.Option(help="The embedder. Default: the one of the settings.", show_default=False),
+        str | None, typer.Option(help="The embedder. Default: the one of the settings.")
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="The model of the embedder.", show_default=False)
-    ] = None,
-    dimension: Annotated[
-        int | None, typer.Option(help="Dimension of its vectors.", min=1, show_default=False)
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="The model of the embedder.")] = None,
+    dimension: Annotated[int | None, typer.Option(help="Dimension of its vectors.", min=1)] = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:

@@ -277,11 +277,9 @@ def _show_episode(screen: Screen, episode: Episode, state: str) -> None:
 @holds.command()
 def place(
     *,
-    user: Annotated[
-        str | None, typer.Option(help="Hold all episodes of this user.", show_default=False)
-    ] = None,
+    user: Annotated[str | None, typer.Option(help="Hold all episodes of this user.")] = None,
     episode: Annotated[
-        str | None, typer.Option(metavar="ID", help="Hold this episode only.", show_default=False)
+        str | None, typer.Option(metavar="ID", help="Hold this episode only.")
     ] = None,
     reason: Annotated[str, typer.Option(help="The reason, shown by octopus holds list.")],
     tenant: Tenant = "default",

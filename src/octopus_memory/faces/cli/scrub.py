@@ -26,21 +26,11 @@ def scrub(
     *,
     user: Annotated[
         str | None,
-        typer.Option(
-            "--user",
-            help="Only the memory of this user.",
-            rich_help_panel="Scope",
-            show_default=False,
-        ),
+        typer.Option("--user", help="Only the memory of this user.", rich_help_panel="Scope"),
     ] = None,
     agent: Annotated[
         str | None,
-        typer.Option(
-            "--agent",
-            help="Only the memory of this agent.",
-            rich_help_panel="Scope",
-            show_default=False,
-        ),
+        typer.Option("--agent", help="Only the memory of this agent.", rich_help_panel="Scope"),
     ] = None,
     tenant: Tenant = "default",
     dry_run: Annotated[
@@ -49,9 +39,7 @@ def scrub(
     numbered: Annotated[
         bool | None,
         typer.Option(
-            "--numbered/--plain",
-            help="[EMAIL_1] or [EMAIL]. Default: the setting of the agent.",
-            show_default=False,
+            "--numbered/--plain", help="[EMAIL_1] or [EMAIL]. Default: the setting of the agent."
         ),
     ] = None,
     no_compact: Annotated[

@@ -40,17 +40,11 @@ def export(
             "--agent",
             help="Only the memory of this agent. Default: of all.",
             rich_help_panel="Scope",
-            show_default=False,
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            metavar="FILE",
-            help="The file to write. Default: standard output.",
-            show_default=False,
-        ),
+        typer.Option("--out", metavar="FILE", help="The file to write. Default: standard output."),
     ] = None,
     db: Db = None,
     as_json: AsJson = False,
@@ -130,11 +124,7 @@ def import_(
     *,
     source: Annotated[
         ImportSource | None,
-        typer.Option(
-            "--format",
-            help="Format of the file. Default: guessed from its beginning.",
-            show_default=False,
-        ),
+        typer.Option("--format", help="Format of the file. Default: guessed from its beginning."),
     ] = None,
     user: Annotated[
         str | None,
@@ -142,7 +132,6 @@ def import_(
             "--user",
             help="User to import for. Default: the one that the export names.",
             rich_help_panel="Scope",
-            show_default=False,
         ),
     ] = None,
     agent: Annotated[
@@ -151,7 +140,6 @@ def import_(
             "--agent",
             help="Agent to import for. Default: those that the export names, or default.",
             rich_help_panel="Scope",
-            show_default=False,
         ),
     ] = None,
     tenant: Annotated[
@@ -160,7 +148,6 @@ def import_(
             "--tenant",
             help="Tenant to import into. Default: the one that the export names, or default.",
             rich_help_panel="Scope",
-            show_default=False,
         ),
     ] = None,
     db: Db = None,

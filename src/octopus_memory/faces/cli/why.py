@@ -23,10 +23,7 @@ _LONGEST = 160
 def why(
     session_id: Annotated[str, typer.Argument(help="The session, as octopus recent names it.")],
     turn: Annotated[
-        int | None,
-        typer.Argument(
-            min=1, help="The message, counted from 1 in octopus replay.", show_default=False
-        ),
+        int | None, typer.Argument(min=1, help="The message, counted from 1 in octopus replay.")
     ] = None,
     *,
     db: Db = None,

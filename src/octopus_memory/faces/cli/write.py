@@ -54,12 +54,7 @@ def add(
     role: Annotated[Speaker, typer.Option(help="Role of the speaker.")] = Speaker.USER,
     at: Annotated[
         datetime | None,
-        typer.Option(
-            parser=parse_since,
-            metavar="TIME",
-            help="When it was said. Default: now.",
-            show_default=False,
-        ),
+        typer.Option(parser=parse_since, metavar="TIME", help="When it was said. Default: now."),
     ] = None,
     end: Annotated[
         bool, typer.Option("--end", help="Close and summarize the session afterwards.")

@@ -36,7 +36,6 @@ def inspect(
         typer.Argument(
             metavar="FILE",
             help="The database: an SQLite file, or a URL. Default: the configured one.",
-            show_default=False,
         ),
     ] = None,
     *,

@@ -27,7 +27,6 @@ def mcp(
             metavar="URL",
             help="Use a running REST service instead of a database. Its key is the setting api_key "
             "(OCTOPUS_API_KEY), which also decides the tenant.",
-            show_default=False,
         ),
     ] = None,
     db: Db = None,

@@ -53,14 +53,9 @@ def serve_also(extras: Extras) -> None:
 
 def serve(
     *,
-    host: Annotated[
-        str | None, typer.Option(help="Address to listen on.", show_default=False)
-    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[
-        int | None,
-        typer.Option(
-            help="Port to listen on; 0 takes a free one.", min=0, max=65_535, show_default=False
-        ),
+        int | None, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65_535)
     ] = None,
     dev: Annotated[
         bool,
@@ -71,16 +66,10 @@ def serve(
         typer.Option(help="Do the background work in this process, too."),
     ] = True,
     processes: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of processes that share the requests.", min=1, show_default=False
-        ),
+        int | None, typer.Option(help="Number of processes that share the requests.", min=1)
     ] = None,
     db: Annotated[
-        str | None,
-        typer.Option(
-            "--db", metavar="URL", help="The database: a URL or a path.", show_default=False
-        ),
+        str | None, typer.Option("--db", metavar="URL", help="The database: a URL or a path.")
     ] = None,
 ) -> None:
     """Run the REST service.
