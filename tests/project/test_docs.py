@@ -7,15 +7,19 @@ import builtins
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import fields
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
 import typer.main
+from typer.core import TyperGroup
 
 import octopus_memory
 from octopus_memory import MemoryConfig
@@ -31,6 +35,9 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 HOWTOS = sorted((ROOT / "docs/howto").glob("*.md"))
 _DATABASE = re.compile(r"open\(\"sqlite:///([\w-]+\.db)")
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_SHELL = re.compile(r"^```(?:console|sh|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"^(?:\$ )?(octopus [a-z].*)$", re.MULTILINE)
+_NOT_TYPED = typer.BadParameter.__mro__[1]
 _LINK = re.compile(r"\[[^\]]*\]\((?!https?://|#)([^)#]+)")
 
 
@@ -117,6 +124,32 @@ def test_no_two_howtos_work_in_one_database():
 
 
 @pytest.mark.process
+def _commands(page: Path) -> Iterator[list[str]]:
+    """The arguments of each call of `octopus` in a page's shell blocks."""
+    for block in _SHELL.findall(page.read_text()):
+        for line in _COMMAND.findall(block.replace("\\\n", " ")):
+            lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
+            lexer.whitespace_split = True
+            yield [*takewhile(lambda part: part[0] not in "|&;<>", filter(None, lexer))][1:]
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(_commands(page))], ids=lambda page: page.stem
+)
+def test_every_command_on_a_page_can_be_typed(page: Path):
+    """Each names a command and options that there are, with values that they take."""
+    for words in _commands(page):
+        command, name, args, context = typer.main.get_command(program()), "octopus", words, None
+        try:
+            while command is not None:
+                context = command.make_context(name, [*args], parent=context)
+                if not isinstance(command, TyperGroup):
+                    break
+                name, command, args = command.resolve_command(context, args)
+        except _NOT_TYPED as error:
+            pytest.fail(f"octopus {shlex.join(words)}: {error}")
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_every_example_runs(example: Path, tmp_path: Path):
     _run(example, tmp_path)
