@@ -594,6 +594,16 @@ def test_a_missing_thing_leads_on(pages: TestClient, memory: EpisodicMemory):
         assert address("/timeline", **ANA).replace("&", "&amp;") in answer.text
 
 
+def test_an_address_that_leads_nowhere_leads_on(memory: EpisodicMemory):
+    with TestClient(Inspector(memory, local_token="t").app()) as local:
+        local.get("/?token=t")
+        answer = local.get("/timelines")
+        assert answer.status_code == 404
+        assert "There is no such page." in answer.text
+        assert 'aria-label="Sections"' in answer.text
+        assert local.get("/inspector/inspector.css").status_code == 200
+
+
 def test_a_problem_tells_nobody_of_users_out_of_reach(pages: TestClient, memory: EpisodicMemory):
     sign_in(pages, memory, "agent", agents=["hr"])
     answer = pages.get(address("/timeline", agent="other", user="ben"))

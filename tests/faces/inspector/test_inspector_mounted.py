@@ -119,7 +119,7 @@ def test_the_command_shows_a_file_at_an_address_of_its_own(tmp_path: Path):
                     assert "ana" in page.text
                     assert "token" not in str(page.url)
                 stranger = visitor.get(address[0].partition("?")[0])
-                assert "Sign in" in stranger.text
+                assert "Open the whole address" in stranger.text
         finally:
             running.terminate()
 

@@ -117,6 +117,11 @@ class SignIn:
             raise InvalidInput("token", "must name fewer agents: they do not fit into a cookie")
         return cookie
 
+    @property
+    def is_local(self) -> bool:
+        """True where an address with a token lets the operator of this machine in."""
+        return self._local_token is not None
+
     def with_local_token(self, given: str) -> str | None:
         """Return the cookie for the token that `octopus inspect` put into the address."""
         if self._local_token is None or not secrets.compare_digest(

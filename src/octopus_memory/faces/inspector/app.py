@@ -11,6 +11,7 @@ from importlib import resources
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -141,6 +142,11 @@ class Inspector:
             Route("/sign-out", self._safe(self._sign_out), methods=["POST"]),
             Route("/inspector/{name}", _static),
         ]
+
+    def app(self) -> Starlette:
+        """Return the pages as a program of their own, with one for wrong addresses, too."""
+        nowhere = Route("/{path:path}", self._safe(self._page(_nowhere)))
+        return Starlette(routes=[*self.routes(), nowhere])
 
     def _safe(self, answer: Handler) -> Handler:
         """Answer with a page, too, if the database fails before a view runs."""
@@ -308,7 +314,12 @@ class Inspector:
         return response
 
     def _sign_in_page(self, to: str, status: int, words: str) -> Response:
-        values = {"to": to, "wrong": words, "takes_jwts": self._sign_in.takes_jwts}
+        values = {
+            "to": to,
+            "wrong": words,
+            "takes_jwts": self._sign_in.takes_jwts,
+            "is_local": self._sign_in.is_local,
+        }
         return self._html(None, Page(template="sign_in.html", values=values, status=status))
 
     async def _sign_out(self, request: Request) -> Response:
@@ -330,6 +341,11 @@ class Inspector:
             samesite="strict",
             secure=request.url.scheme == "https",
         )
+
+
+def _nowhere(_visit: Visit) -> Answer:
+    values = {"status": 404, "words": "There is no such page.", "scope": None}
+    return Page(template="problem.html", values=values, status=404)
 
 
 def _message(visit: Visit) -> str:

@@ -71,13 +71,12 @@ def check_installed() -> None:
 def show(memory: Memory, name: str, *, port: int, browser: bool) -> None:
     """Serve the inspector on this machine until Ctrl-C. `name` tells the user what it shows."""
     import uvicorn
-    from starlette.applications import Starlette
 
     from .app import Inspector
 
     token = secrets.token_urlsafe(24)
     with _listening(port) as listener:
-        app = Starlette(routes=Inspector(memory, local_token=token).routes())
+        app = Inspector(memory, local_token=token).app()
         address = f"http://{_HOST}:{listener.getsockname()[1]}/?token={token}"
         typer.echo(f"Octopus shows {name} on\n  {address}\nStop it with Ctrl-C.")
         if browser:

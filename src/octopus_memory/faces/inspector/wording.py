@@ -7,6 +7,7 @@ from ...domain.context import QuestionKind
 from ...domain.errors import EpisodeNotFound, FactNotFound, NotFound, SessionNotFound
 from ...domain.facts import FactKind
 from ...domain.ledger import Injected, InjectedKind
+from ...ports.recall_rows import WorkKind
 
 KINDS: dict[str, str] = {
     FactKind.NAME: "Name",
@@ -26,6 +27,13 @@ QUESTIONS: dict[str, str] = {
     QuestionKind.TIME: "a question about a time",
     QuestionKind.OVERVIEW: "a question about everything",
     QuestionKind.SMALL_TALK: "small talk, for which nothing is searched",
+}
+WORK: dict[str, str] = {
+    WorkKind.EMBED: "vectors",
+    WorkKind.SUMMARIZE: "better summaries",
+    WorkKind.INDEX: "copies to the mirror",
+    WorkKind.UNINDEX: "removals from the mirror",
+    WorkKind.TIMES: "times named in old messages",
 }
 LEFT_OUT: dict[str, str] = {
     LeftOutReason.BUDGET: "no room in the budget",

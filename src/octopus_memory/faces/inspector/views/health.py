@@ -7,6 +7,7 @@ from typing import Any
 
 from ....domain.errors import InvalidInput
 from ....domain.identity import AccessRole, NewKey
+from .. import wording
 from ..charts import HEIGHT, WIDTH, chart
 from ..visit import Answer, Page, Redirect, Visit
 
@@ -58,7 +59,7 @@ def _now(visit: Visit) -> dict[str, Any]:
     memory = visit.memory
     now = memory.now()
     waits = {
-        kind.value: (
+        wording.WORK[kind]: (
             work.waiting,
             None if work.oldest is None else (now - work.oldest).total_seconds(),
         )
@@ -70,7 +71,7 @@ def _now(visit: Visit) -> dict[str, Any]:
         "now": now,
         "waits": waits,
         "late": any((age or 0) > _LATE_SECONDS for _, age in waits.values()),
-        "work_done": {kind.value: done for kind, done in counts.work().items()},
+        "work_done": {wording.WORK[kind]: done for kind, done in counts.work().items()},
         "worker": memory.worker_state,
         "state": memory.database_state(),
         "next_retention": memory.next_retention(),
