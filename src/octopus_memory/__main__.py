@@ -24,7 +24,7 @@ _PANELS = {
         *("delete", "restore", "forget", "erase", "scrub", "compact"),
         *("retention", "holds", "receipts", "audit"),
     ),
-    "Operate": ("worker", "reembed", "config", "keys", "index", "serve", "mcp"),
+    "Operate": ("worker", "reembed", "config", "keys", "index", "serve", "mcp", "database"),
     "Export and import": ("export", "import", "migrate"),
     "Measure": ("bench",),
 }
@@ -99,6 +99,8 @@ def _load(name: str) -> Loaded:  # noqa: PLR0912, PLR0915 - one case for each mo
             from .faces.cli import transfer as module
         case "migrate":
             from .faces.cli import migrate as module
+        case "database":
+            from .faces.cli import distribute as module
         case "bench":
             from .faces.cli import bench as module
         case "inspect":

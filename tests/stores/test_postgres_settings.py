@@ -81,11 +81,11 @@ def test_one_process_rewrites_at_a_time(database: Database, monkeypatch: pytest.
     store, other = PostgresStore(database.owner_url), PostgresStore(database.owner_url)
     rewrite, others = compaction.rewrite, list[bool]()
 
-    def beside(conn: sa.Connection) -> bool:
+    def beside(conn: sa.Connection, **how: bool) -> bool:
         if not others:
             others.append(True)
             others[0] = other.compact()
-        return rewrite(conn)
+        return rewrite(conn, **how)
 
     monkeypatch.setattr(compaction, "rewrite", beside)
     assert store.compact()

@@ -13,7 +13,7 @@ from functools import cached_property
 import pytest
 from sqlalchemy.engine import URL, make_url
 
-from octopus_memory.adapters.stores.postgres.distribute import NODES
+from octopus_memory.adapters.stores.postgres.nodes import NODES
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.wiring import distribute
 from tests.support.postgres_installation import Installation, guide

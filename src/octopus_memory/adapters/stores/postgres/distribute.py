@@ -18,6 +18,7 @@ from ....domain.errors import InvalidInput, StoreBusy, StoreError, StoreUnavaila
 from ..sql import schema, views
 from . import security
 from .buckets import COLUMN, OF_SCOPE, placed_tables
+from .nodes import NODES, is_spread
 
 SHARDS = 32
 MARK = "distributing"
@@ -181,7 +182,7 @@ class Distributor:
         if _exists(conn, VECTORS):
             names.append(VECTORS)
         for name in names:
-            if _is_spread(conn, name):
+            if is_spread(conn, name):
                 continue
             with self._step(conn, f"moved {name} to the nodes"):
                 # The view is of several tables, and comes back with the last.
@@ -295,10 +296,6 @@ def _check_alone(conn: sa.Connection) -> None:
         )
 
 
-NODES = """
-    SELECT nodename || ':' || nodeport AS name, groupid, isactive, shouldhaveshards
-    FROM pg_dist_node WHERE noderole = 'primary' ORDER BY groupid
-"""
 _OWNS = """
     SELECT pg_has_role(c.relowner, 'USAGE') AND pg_has_role(d.datdba, 'USAGE')
     FROM pg_class c, pg_database d
@@ -321,10 +318,3 @@ def _has_bucket(conn: sa.Connection, table: str) -> bool:
         "AND attname = :name AND NOT attisdropped)"
     )
     return bool(conn.execute(found, {"table": table, "name": COLUMN}).scalar())
-
-
-def _is_spread(conn: sa.Connection, table: str) -> bool:
-    found = sa.text(
-        "SELECT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass(:table))"
-    )
-    return bool(conn.execute(found, {"table": table}).scalar())

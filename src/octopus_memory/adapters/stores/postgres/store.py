@@ -282,7 +282,9 @@ class PostgresStore(SqlStore):
             # One rewrite at a time, because two would keep rows for each other and block every
             # session.
             with self.lead("rewrite", worker_id="") as lead:
-                return lead is not None and compaction.rewrite(conn)
+                return lead is not None and compaction.rewrite(
+                    conn, on_nodes=self._placing is not None
+                )
 
 
 def distribute_database(
