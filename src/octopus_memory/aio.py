@@ -100,6 +100,7 @@ class AsyncEpisodicMemory:
     count_lost = awaited(Memory.count_lost)
     backlog = awaited(Memory.backlog)
     database_state = awaited(Memory.database_state)
+    nodes = awaited(Memory.nodes)
     scopes = awaited(Memory.scopes)
     default_config = awaited(Memory.default_config)
     configured_agents = awaited(Memory.configured_agents)

@@ -320,14 +320,23 @@ class DatabaseReport:
     read_only: bool
     row_security_gap: str | None
     """Why row-level security does not apply to the role; None if it does, or there is none."""
+    nodes: Mapping[str, bool]
+    """The nodes of a distributed database, and whether each answers."""
 
 
 def report_database(settings: Settings) -> DatabaseReport:
     """Open a database, write to it without changing anything, and return what it says.
 
     :raises StoreError: when it cannot be opened or written
+    :raises StoreUnavailable: for a distributed database with a node that does not answer
     """
     with closing(open_store(settings)) as store:
+        nodes = store.nodes()
+        if silent := [name for name, answers in nodes.items() if not answers]:
+            raise StoreUnavailable(
+                f"of its {len(nodes)} nodes these do not answer: {', '.join(silent)}; calls about "
+                "users there fail, all others are served"
+            )
         if not store.read_only:
             # No key is that old.
             store.prune_idempotency_keys(before=datetime(1970, 1, 1, tzinfo=UTC))
@@ -337,6 +346,7 @@ def report_database(settings: Settings) -> DatabaseReport:
             state=store.state(),
             read_only=store.read_only,
             row_security_gap=None if ask is None else ask(),
+            nodes=nodes,
         )
 
 

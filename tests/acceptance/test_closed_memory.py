@@ -65,6 +65,7 @@ MEMORY_CALLS: dict[str, Callable[[EpisodicMemory], object]] = {
     "default_config": lambda memory: memory.default_config(),
     "flush": lambda memory: memory.flush(),
     "next_retention": lambda memory: memory.next_retention(),
+    "nodes": lambda memory: memory.nodes(),
     "now": lambda memory: memory.now(),
     "ping": lambda memory: memory.ping(),
     "reset_config": lambda memory: memory.reset_config("hr"),

@@ -156,6 +156,7 @@ def test_every_call_returns_its_answer(tmp_path: Path):  # noqa: PLR0915 - each 
         assert (await said(memory, "stats")).turns == 2
         assert (await said(memory, "backlog"))["embed"].waiting == 0
         assert (await said(memory, "database_state")).model == "hashing-256"
+        assert await said(memory, "nodes") == {}
         assert await said(memory, "scopes") == [scope.sync.scope]
         assert await said(memory, "configured_agents") == []
         assert await said(memory, "default_config") == MemoryConfig()

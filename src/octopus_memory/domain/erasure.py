@@ -47,6 +47,8 @@ class EraseReceipt:
     """True if the files were rewritten, so that no erased byte can be read from them."""
     pending: tuple[str, ...] = ()
     """Work that is still to be done because its target was unreachable, such as a remote index."""
+    nodes: tuple[str, ...] = ()
+    """The nodes of a distributed database whose files were rewritten; none of a single one."""
 
     @property
     def is_complete(self) -> bool:
@@ -58,8 +60,11 @@ class EraseReceipt:
             "id": str(self.id),
             "at": self.at.astimezone(UTC).isoformat(),
             "pending": list(self.pending),
+            "nodes": list(self.nodes),
             "complete": self.is_complete,
         }
+        if not self.nodes:
+            del body["nodes"]
         return body | {"sha256": _digest(body)}
 
     @property
@@ -78,6 +83,7 @@ class EraseReceipt:
             left=kept["left"],
             physical=kept["physical"],
             pending=tuple(kept["pending"]),
+            nodes=tuple(kept.get("nodes", ())),
         )
 
 

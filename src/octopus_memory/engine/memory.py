@@ -273,6 +273,10 @@ class Memory:
         """Return what the database says of itself: model, mirror, removals and rewritten files."""
         return self.runtime.store.state()
 
+    def nodes(self) -> dict[str, bool]:
+        """Return the nodes of a distributed database, and whether each answers; {} for one."""
+        return self.runtime.store.nodes()
+
     @property
     def worker_state(self) -> WorkerState | None:
         """State of this process's background worker; None if it has none."""

@@ -82,6 +82,13 @@ class Registry(ABC):
         """The items of work of each kind, claimed or not."""
         return self.stats().backlog
 
+    def nodes(self) -> dict[str, bool]:
+        """The nodes of a distributed database by `host:port`, and whether each answers.
+
+        Empty for a single database.
+        """
+        return {}
+
     def own_words_removed(self) -> None:  # noqa: B027 - only a store that owes it has to record it
         """Record that no turn holds what memory itself gave to a model."""
 

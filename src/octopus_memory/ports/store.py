@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 
+from ..domain.episode import Scope
 from ..domain.errors import StoreError
 from .admin import AgentConfigs, ApiKeys, Overview, Registry
 from .episodes import EpisodeLog, Facts, Ledger, Transfer
@@ -105,6 +106,15 @@ class SharedConnection(Protocol):
         """The dialect's name in SQLAlchemy, such as `postgresql`."""
         ...
 
+    @property
+    def is_placed(self) -> bool:
+        """True on a distributed database, whose tables have a column `bucket`.
+
+        There a text says `scope_id = :scope` of each table, and the store adds the bucket's
+        condition where `inside` names the scope.
+        """
+        ...
+
     def execute(self, statement: Any, given: Any = None) -> Any:
         """Execute a statement of SQLAlchemy Core; a text that returns rows names its `columns`.
 
@@ -122,9 +132,9 @@ class SharedDatabase(ABC):
 
     @abstractmethod
     def inside(
-        self, tenant: str | None, do: Callable[..., T], *args: Any, writes: bool = False
+        self, scope: Scope | None, do: Callable[..., T], *args: Any, writes: bool = False
     ) -> T:
-        """Run `do` in a transaction for one tenant, or for all, and return its result."""
+        """Run `do` in a transaction for one scope, or for all, and return its result."""
 
     @abstractmethod
     def change_schema(self, do: Callable[..., T], *args: Any) -> T:

@@ -118,7 +118,7 @@ def write(conn: SharedConnection, model: str, given: Iterable[tuple[int, int, by
         for scope_id, seq, packed in given
     ]
     if rows:
-        conn.execute(_WRITE, rows)
+        conn.execute(_WRITE_PLACED if conn.is_placed else _WRITE, rows)
 
 
 def as_text(vector: Floats) -> str:
@@ -135,17 +135,28 @@ _TERMS = r"""
             generate_series(0, length(t.packed) / 3 - 1) AS i
     )
 """
-_WRITE = sa.text(f"""
+_INTO = f"""
     INSERT INTO octopus_vectors
-        (scope_id, seq, tenant, model_id, episode_id, ordinal, terms, embedding)
+        (scope_id, seq, tenant, model_id, episode_id, ordinal, terms, embedding{{bucket}})
     SELECT r.scope_id, r.seq, r.tenant, r.model_id, r.episode_id, r.ordinal, {_TERMS},
-        CAST(:embedding AS halfvec)
+        CAST(:embedding AS halfvec){{bucket_of_row}}
     FROM octopus_recall AS r
     WHERE r.scope_id = :scope AND r.seq = :seq AND r.model_id = :model
-    ON CONFLICT (scope_id, seq) DO UPDATE
+    ON CONFLICT (scope_id, seq{{bucket}}) DO UPDATE
         SET model_id = EXCLUDED.model_id, embedding = EXCLUDED.embedding, terms = EXCLUDED.terms
-""")  # noqa: S608 - built from constants
+"""  # noqa: S608 - built from constants
+_WRITE = sa.text(_INTO.format(bucket="", bucket_of_row=""))
+_WRITE_PLACED = sa.text(_INTO.format(bucket=", bucket", bucket_of_row=", r.bucket"))
 _HAS_TABLE = sa.text("SELECT to_regclass('octopus_vectors') IS NOT NULL").columns(sa.column("has"))
+_IS_PLACED = sa.text(
+    "SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('octopus_recall') "
+    "AND attname = 'bucket' AND NOT attisdropped)"
+)
+# A distributed database adds it when it places the table.
+_HOLD = """
+    ALTER TABLE octopus_vectors ADD FOREIGN KEY (scope_id, seq)
+        REFERENCES octopus_recall (scope_id, seq) ON DELETE CASCADE
+"""
 _VERSION = sa.text("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
 _MODEL = sa.text("SELECT id FROM octopus_models WHERE name = :name").columns(sa.column("id"))
 _DELETE = sa.text("""
@@ -191,6 +202,8 @@ def _create_table(conn: sa.Connection) -> None:
             "UPDATE",
         )
     script = files(__package__).joinpath("pgvector.sql").read_text(encoding="utf-8")
+    if not conn.execute(_IS_PLACED).scalar():
+        script += _HOLD
     conn.exec_driver_sql(script, execution_options={"no_parameters": True})
 
 
@@ -276,6 +289,13 @@ _USE_GRAPH = sa.text("""
         set_config('hnsw.ef_search', :searched, true), set_config('enable_sort', 'off', true)
 """)
 _END_GRAPH = sa.text("SELECT set_config('enable_sort', 'on', true)")
+# Of a distributed database, only SET LOCAL reaches the node that searches.
+_GRAPH_ON_NODE = (
+    "hnsw.iterative_scan TO 'strict_order'",
+    "hnsw.ef_search TO {searched:d}",
+    "enable_sort TO off",
+)
+_END_GRAPH_ON_NODE = sa.text("SET LOCAL enable_sort TO on")
 _MIN_EF_SEARCH = 100
 _INDEXED = sa.text("SELECT to_regclass(:name) IS NOT NULL").columns(sa.column("is_indexed"))
 
@@ -325,15 +345,23 @@ def nearest(
     ways = [" + 0"]
     if graph and all_rows * _MIN_SHARE <= rows:
         ways.insert(0, "")
-        conn.execute(_USE_GRAPH, {"searched": str(max(_MIN_EF_SEARCH, 2 * limit))})
+        _use_graph(conn, max(_MIN_EF_SEARCH, 2 * limit))
     given = {"scope": scope_id, "vector": as_text(vector), "limit": limit}
     for exactly in ways:
         statement = _NEAREST.format(model=model, dimension=len(vector), exactly=exactly)
         found = conn.execute(sa.text(statement).columns(_SEQ, _EPISODE), given).all()
         if len(found) >= limit:
             break
-    conn.execute(_END_GRAPH)
+    conn.execute(_END_GRAPH_ON_NODE if conn.is_placed else _END_GRAPH)
     return [row.episode_id for row in found]
+
+
+def _use_graph(conn: SharedConnection, searched: int) -> None:
+    if not conn.is_placed:
+        conn.execute(_USE_GRAPH, {"searched": str(searched)})
+        return
+    for setting in _GRAPH_ON_NODE:
+        conn.execute(sa.text(f"SET LOCAL {setting.format(searched=searched)}"))
 
 
 def _by_terms(
@@ -431,7 +459,7 @@ class PgVectorIndex(RemoteIndex):
         key = self._mirror.model_id(model)
         if key is None:
             return NO_COSINES
-        return self._sql.inside(scope.tenant, cosines, key, scope_id, vector)
+        return self._sql.inside(scope, cosines, key, scope_id, vector)
 
     def _search_part(
         self, scope: Scope, state: RecallState, model: str, probe: Probe
@@ -441,7 +469,7 @@ class PgVectorIndex(RemoteIndex):
             return None
         rows, graph = state.newest, state.newest > self._graph_rows
         episodes = sql.inside(
-            scope.tenant,
+            scope,
             lambda conn: near(conn, key, scope_id, probe, rows, graph=graph),
         )
         return partial_view(
@@ -450,7 +478,7 @@ class PgVectorIndex(RemoteIndex):
             model,
             probe,
             near=episodes,
-            rows_of=lambda episodes: sql.inside(scope.tenant, rows_of, scope_id, episodes),
+            rows_of=lambda episodes: sql.inside(scope, rows_of, scope_id, episodes),
         )
 
     def _create_indexes(self, model: str, dimension: int, newest: int) -> None:

@@ -13,8 +13,7 @@ ALTER TABLE octopus_vectors
     ALTER COLUMN embedding SET STATISTICS 0,
     -- Every search reads every vector of its scope: keep them in the row, not in a TOAST table.
     ALTER COLUMN embedding SET STORAGE PLAIN,
-    ADD PRIMARY KEY (scope_id, seq),
-    ADD FOREIGN KEY (scope_id, seq) REFERENCES octopus_recall (scope_id, seq) ON DELETE CASCADE;
+    ADD PRIMARY KEY (scope_id, seq);
 CREATE INDEX octopus_vectors_episode ON octopus_vectors (scope_id, episode_id);
 ALTER TABLE octopus_vectors ENABLE ROW LEVEL SECURITY;
 ALTER TABLE octopus_vectors FORCE ROW LEVEL SECURITY;

@@ -80,7 +80,7 @@ def complete(runtime: Runtime, begun: Erasure) -> EraseReceipt:
         # The rows are removed, so the caller gets a receipt. The erasure stays unfinished and is
         # retried.
         log.warning("verifying an erasure failed and will be retried: %s", error.for_log())
-        return _begun(begun)
+        return replace(_begun(begun), pending=(VERIFICATION, *_silent(runtime)))
 
 
 def finish(runtime: Runtime, *, younger_than: timedelta | None = None) -> int:
@@ -254,6 +254,7 @@ def _search(runtime: Runtime, erasure: Erasure) -> EraseReceipt:
         left |= {} if copied is None else {mirror: copied}
         if copied is None or store.waiting_removals(erasure):
             pending = (mirror,)
+    physical = store.state().compacted >= erasure.number
     return EraseReceipt(
         id=erasure.id,
         at=erasure.at,
@@ -261,9 +262,19 @@ def _search(runtime: Runtime, erasure: Erasure) -> EraseReceipt:
         subject=erasure.subject,
         removed=erasure.removed,
         left=left,
-        physical=store.state().compacted >= erasure.number,
-        pending=pending,
+        physical=physical,
+        pending=pending if physical else (*pending, *_silent(runtime)),
+        nodes=tuple(store.nodes()) if physical else (),
     )
+
+
+def _silent(runtime: Runtime) -> tuple[str, ...]:
+    """The nodes of a distributed database that do not answer, as a receipt names them."""
+    try:
+        return tuple(f"node {name}" for name, up in runtime.store.nodes().items() if not up)
+    except StoreError:
+        # The coordinator itself does not answer.
+        return ()
 
 
 def _left_in_mirror(runtime: Runtime, erasure: Erasure) -> int | None:

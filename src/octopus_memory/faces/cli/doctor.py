@@ -144,6 +144,7 @@ def run_checks(db_url: str | None) -> Iterator[Check]:
     if database.status is not Status.FAILED:
         if found.report is not None:
             yield from _row_security(found.report)
+            yield from _nodes(found.report)
         yield from _sqlserver_driver(settings)
     yield _guarded("embedder", _embedder, settings)
     yield _guarded("summarizer", _summarizer, settings)
@@ -234,6 +235,12 @@ def _row_security(report: DatabaseReport) -> Iterator[Check]:
             "the conditions of Octopus's statements separate tenants",
             remedy="connect as a role that is neither: docs/howto/postgresql.md, Two roles",
         )
+
+
+def _nodes(report: DatabaseReport) -> Iterator[Check]:
+    """Name the nodes of a distributed database; one that is silent fails the database's check."""
+    if report.nodes:
+        yield Check(name="nodes", status=Status.OK, detail=f"{', '.join(report.nodes)} answer")
 
 
 def _disk(settings: Settings) -> Iterator[Check]:

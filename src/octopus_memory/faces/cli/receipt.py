@@ -23,6 +23,8 @@ def show_receipt(screen: Screen, receipt: EraseReceipt) -> None:
     screen.write(("removed  ", "dim"), ", ".join(gone) or "nothing")
     left = [f"{place} {number:,}" for place, number in receipt.left.items() if number]
     screen.write(("left     ", "dim"), ", ".join(left) or "nothing")
-    screen.write(("files    ", "dim"), "rewritten" if receipt.physical else "not rewritten yet")
+    where = f" on {', '.join(receipt.nodes)}" if receipt.nodes else ""
+    rewritten = f"rewritten{where}" if receipt.physical else "not rewritten yet"
+    screen.write(("files    ", "dim"), rewritten)
     screen.write(("state    ", "dim"), state_of(receipt))
     screen.write(("SHA-256  ", "dim"), receipt.sha256)

@@ -84,6 +84,7 @@ CLOSED = _object({"end_reason": _TEXT}, note=_NOTE, closed_before=_FLAG, **_EPIS
 CORRECTED = _object(note=_NOTE, **_FACT)
 DELETED = _object(deleted=_ID)
 RECEIPT = _object(
+    {"nodes": _list(_TEXT)},
     id=_ID,
     at=_TIME,
     tenant=_TEXT,

@@ -97,6 +97,11 @@ class _Work(Collector):
         lost = GaugeMetricFamily(
             "octopus_messages_lost", "Messages that integrations could not store and gave up."
         )
+        nodes = GaugeMetricFamily(
+            "octopus_database_node_up",
+            "Whether each node of a distributed database answers.",
+            labels=["node"],
+        )
         done = CounterMetricFamily(
             "octopus_work_done", "Tasks done by this service.", labels=["kind"]
         )
@@ -113,7 +118,9 @@ class _Work(Collector):
                 age = (now - backlog.oldest).total_seconds() if backlog.oldest else 0.0
                 oldest.add_metric([kind.value], max(0.0, age))
             lost.add_metric([], self._memory.database_state().lost)
+            for name, answers in self._memory.nodes().items():
+                nodes.add_metric([name], answers)
             up.add_metric([], 1)
         except OctopusError:
             up.add_metric([], 0)
-        return [done, failed, waiting, oldest, lost, up]
+        return [done, failed, waiting, oldest, lost, up, nodes]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from types import GenericAlias
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, NotRequired, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, RootModel, WithJsonSchema, with_config
 from typing_extensions import TypedDict
@@ -130,6 +130,7 @@ class ReceiptOut(TypedDict):
     left: dict[str, int]
     physical: bool
     pending: list[str]
+    nodes: NotRequired[list[str]]
     complete: bool
     sha256: str
 

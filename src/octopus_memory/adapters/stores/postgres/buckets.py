@@ -10,6 +10,7 @@ and one across users joins tables by it.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache, partial
@@ -36,6 +37,7 @@ OF_SCOPE = (
 _GIVEN = "bucket_"
 _READING = "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY"
 """For reads that need no snapshot, because SET LOCAL needs a transaction."""
+_OF_ONE_SCOPE = re.compile(r"(\b\w+\.|)\bscope_id = :scope\b")
 _SOME = 1_000
 """Rows that are copied from one table to another at a time."""
 
@@ -115,6 +117,10 @@ class _InOneBucket(_Compiler):
         given = sa.bindparam(_GIVEN, type_=sa.SmallInteger)
         return [_bucket(table) == given for table in tables]
 
+    def visit_textclause(self, textclause: Any, *args: Any, **named: Any) -> Any:
+        said = _OF_ONE_SCOPE.sub(rf"\g<0> AND \g<1>{COLUMN} = :{_GIVEN}", textclause.text)
+        return super().visit_textclause(sa.text(said), *args, **named)  # type: ignore[no-untyped-call]
+
 
 class _AcrossBuckets(_Compiler):
     def _same(self, tables: Sequence[Any]) -> list[sa.ColumnElement[bool]]:
@@ -139,6 +145,8 @@ class PlacedStatements(Statements):
 
 class PlacedConnection(DriverConnection):
     """Executes statements on a distributed database, in one bucket or across all."""
+
+    is_placed = True
 
     def __init__(self, *args: Any, bucket: int | None, **named: Any) -> None:
         """`bucket` is None for a transaction across buckets."""

@@ -18,7 +18,7 @@ from ....domain.errors import InvalidInput, StoreBusy, StoreError, StoreUnavaila
 from ..sql import schema, views
 from . import security
 from .buckets import COLUMN, OF_SCOPE, placed_tables
-from .nodes import NODES, is_spread
+from .nodes import NODES
 
 SHARDS = 32
 MARK = "distributing"
@@ -111,6 +111,39 @@ def spread(table: str, shards: int) -> Iterator[str]:
     yield f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY"
 
 
+def _names_to_spread(conn: sa.Connection) -> list[str]:
+    """The tables that belong on the nodes and are not there, the first of them first."""
+    names = [_ANCHOR, *sorted(placed_tables().keys() - {_ANCHOR}), *reference_tables(), VECTORS]
+    known = conn.execute(_KNOWN, {"names": names}).scalars().all()
+    return [name for name in names if name in known]
+
+
+def _buckets_to_add(conn: sa.Connection, name: str) -> list[str]:
+    """The statements that give a table its bucket; none where it has one, or needs none."""
+    if (name not in placed_tables() and name != VECTORS) or _has_bucket(conn, name):
+        return []
+    if name == VECTORS:
+        return list(ADD_BUCKET_TO_VECTORS)
+    first = [RELEASE_VECTORS] if name == "octopus_recall" else []
+    return [*first, *add_bucket(placed_tables()[name])]
+
+
+def _move(conn: sa.Connection, name: str, shards: int) -> None:
+    security.replace_policy(conn, name)
+    for statement in spread(name, shards):
+        conn.exec_driver_sql(statement)
+    if name == VECTORS:
+        conn.exec_driver_sql(HOLD_VECTORS)
+
+
+def place_new(conn: sa.Connection) -> None:
+    """Place the tables that a migration or an index has made on a distributed database."""
+    for name in _names_to_spread(conn):
+        for statement in _buckets_to_add(conn, name):
+            conn.exec_driver_sql(statement)
+        _move(conn, name, SHARDS)
+
+
 class Distributor:
     """Takes the steps on a database that no store has open, as the owner of its tables."""
 
@@ -168,30 +201,16 @@ class Distributor:
         return rows
 
     def _add_buckets(self, conn: sa.Connection) -> None:
-        has_vectors = _exists(conn, VECTORS)
-        tables = placed_tables()
-        for name in sorted(tables, key=lambda name: (name != _ANCHOR, name)):
-            if not _has_bucket(conn, name):
-                first = [RELEASE_VECTORS] if name == "octopus_recall" else []
-                self._do(conn, f"gave {name} a bucket", [*first, *add_bucket(tables[name])])
-        if has_vectors and not _has_bucket(conn, VECTORS):
-            self._do(conn, f"gave {VECTORS} a bucket", ADD_BUCKET_TO_VECTORS)
+        for name in _names_to_spread(conn):
+            if statements := _buckets_to_add(conn, name):
+                self._do(conn, f"gave {name} a bucket", statements)
 
     def _spread(self, conn: sa.Connection) -> None:
-        names = [_ANCHOR, *sorted(placed_tables().keys() - {_ANCHOR}), *reference_tables()]
-        if _exists(conn, VECTORS):
-            names.append(VECTORS)
-        for name in names:
-            if is_spread(conn, name):
-                continue
+        for name in _names_to_spread(conn):
             with self._step(conn, f"moved {name} to the nodes"):
                 # The view is of several tables, and comes back with the last.
                 views.drop(conn)
-                security.replace_policy(conn, name)
-                for statement in spread(name, self._shards):
-                    conn.exec_driver_sql(statement)
-                if name == VECTORS:
-                    conn.exec_driver_sql(HOLD_VECTORS)
+                _move(conn, name, self._shards)
         if not _exists(conn, views.NAME):
             with self._step(conn, f"made {views.NAME} again"):
                 views.create(conn)
@@ -228,6 +247,11 @@ class Distributor:
             self._tell(step)
 
 
+_KNOWN = sa.text("""
+    SELECT name FROM unnest(CAST(:names AS text[])) AS name
+    WHERE to_regclass(name) IS NOT NULL
+        AND NOT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass(name))
+""")
 _BEGUN = sa.select(schema.meta.c.value).where(schema.meta.c.name == MARK)
 
 

@@ -95,6 +95,7 @@ class DriverConnection:
     """
 
     product = "postgresql"
+    is_placed = False
 
     def __init__(
         self,

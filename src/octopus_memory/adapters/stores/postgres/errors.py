@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import sqlalchemy as sa
@@ -61,6 +62,8 @@ _CODES: dict[str, _Kind] = {
     "42804": _CHANGED,
 }
 _CLASSES: dict[str, _Kind] = {"08": _GONE, "57": _GONE}
+_NODE = re.compile(r"(?:remote node \S+@|connections to the node )(\S+:\d+)")
+_NODE_LOST_IN_COMMIT = "could not commit transaction for shard"
 _LOST_ANSWER = (
     "the connection was lost before the server confirmed the write: check it, or repeat the "
     "call with the same idempotency key, which stores nothing twice"
@@ -71,6 +74,13 @@ def translate(error: sa.exc.DBAPIError, where: str) -> StoreError:
     code = getattr(error.orig, "sqlstate", None)
     if code is None or error.connection_invalidated:
         return _unreachable(error, where)
+    if node := silent_node(error.orig):
+        return StoreUnavailable(
+            f"{where}: its node {node} does not answer, so that calls about that node's users "
+            "fail; nothing was changed, try again"
+        )
+    if _NODE_LOST_IN_COMMIT in str(error.orig):
+        return StoreAnswerLost(f"{where}: {_LOST_ANSWER}")
     kind, advice = _CODES.get(code) or _CLASSES.get(code[:2]) or (StoreError, "see its log")
     return kind(f"{where}: {type(error.orig).__name__} ({code}): {advice}")
 
@@ -104,7 +114,16 @@ def is_outdated(error: BaseException | None) -> bool:
 
 def is_end_of_connection(error: BaseException) -> bool:
     """True if the server closes the connection after this error."""
-    return (getattr(error, "sqlstate", None) or "").startswith(("08", "57P0"))
+    ends = (getattr(error, "sqlstate", None) or "").startswith(("08", "57P0"))
+    return ends and silent_node(error) is None
+
+
+def silent_node(error: BaseException | None) -> str | None:
+    """The node of a distributed database that the coordinator could not reach, as `host:port`."""
+    if not (getattr(error, "sqlstate", None) or "").startswith("08"):
+        return None
+    found = _NODE.search(str(error))
+    return found and found[1]
 
 
 def is_race(error: sa.exc.DBAPIError) -> bool:

@@ -28,6 +28,10 @@ _SCHEMA = """
     SELECT relnamespace::regnamespace::text FROM pg_class
     WHERE oid = to_regclass('octopus_schema')
 """
+_SIZE = """
+    SELECT coalesce(sum(citus_total_relation_size(logicalrelid)), 0) FROM pg_dist_partition
+    WHERE starts_with(logicalrelid::text, 'octopus_')
+"""
 _ATTEMPTS = 5
 _PAUSE_SECONDS = 1.0
 _HALF = 1 << 31
@@ -35,7 +39,18 @@ _HALF = 1 << 31
 
 def ask(conn: sa.Connection, command: str) -> dict[str, str | None]:
     """What each node answers to a command, in a transaction of its own; None for no answer."""
-    return {name: answer for name, answer in conn.execute(_ASK, {"command": command})}
+    found = conn.execute(_ASK, {"command": command})
+    return {row.name: row.answer for row in found}
+
+
+def answering(conn: sa.Connection) -> dict[str, bool]:
+    """The nodes that hold rows and the coordinator, and whether each answers."""
+    return {name: answer is not None for name, answer in ask(conn, "SELECT 1").items()}
+
+
+def size(conn: sa.Connection) -> int:
+    """The bytes of all tables on all nodes, with their indexes."""
+    return int(conn.exec_driver_sql(_SIZE).scalar_one())
 
 
 def is_spread(conn: sa.Connection, table: str) -> bool:

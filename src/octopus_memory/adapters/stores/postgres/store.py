@@ -25,7 +25,7 @@ from ..sql.binding import of_scope, of_user
 from ..sql.lazy import Connection, needs_snapshot
 from ..sql.store import JobLead, SqlStore, reach_of
 from ..sql.transactions import Every, Person, Reach
-from . import compaction, distribute, errors, security
+from . import compaction, distribute, errors, nodes, security
 from .buckets import Placing
 from .driver import DURABLE, SNAPSHOT, WRITING, Driver, DriverConnection
 
@@ -192,6 +192,8 @@ class PostgresStore(SqlStore):
             self._placing = self._recognize(conn)
             with self._schema.begin() as owner:
                 security.protect(owner)
+                if self._placing is not None:
+                    distribute.place_new(owner)
 
     def _recognize(self, conn: sa.Connection) -> Placing | None:
         """How the rows are placed on nodes; None for a single database."""
@@ -261,7 +263,23 @@ class PostgresStore(SqlStore):
 
     def size_bytes(self) -> int | None:
         with self._translated(), self._alone.connect() as conn:
-            return int(conn.exec_driver_sql(_SIZE).scalar_one())
+            own = int(conn.exec_driver_sql(_SIZE).scalar_one())
+            return own if self._placing is None else own + nodes.size(conn)
+
+    def nodes(self) -> dict[str, bool]:
+        if self._placing is None:
+            return {}
+        with self._translated(), self._alone.connect() as conn:
+            return nodes.answering(conn)
+
+    def change_schema(self, do: Callable[..., T], *args: Any) -> T:
+        def change(conn: sa.Connection) -> T:
+            done = do(conn, *args)
+            if self._placing is not None:
+                distribute.place_new(conn)
+            return done
+
+        return super().change_schema(change)
 
     @contextmanager
     def lead(self, job: str, *, worker_id: str) -> Iterator[Lead | None]:
@@ -371,10 +389,15 @@ def _prepare(conn: Any, _: Any) -> None:
 
 
 def _begin_schema(conn: sa.Connection) -> None:
-    """Begin a transaction that defines tables: for all tenants, and without a timeout."""
+    """Begin a transaction that defines tables: for all tenants, and without a timeout.
+
+    SET LOCAL reaches the nodes of a distributed database, and Citus wants its own setting for
+    changes of several tables; on a single server nobody reads that.
+    """
     conn.exec_driver_sql(
-        f"{WRITING}; SELECT set_config('statement_timeout', '0', true), "
-        f"set_config('octopus.reach', '{security.EVERYTHING}', true), {DURABLE}",
+        f"{WRITING}; SET LOCAL statement_timeout TO 0; SET LOCAL octopus.reach TO "
+        f"'{security.EVERYTHING}'; SET LOCAL citus.multi_shard_modify_mode TO 'sequential'; "
+        f"SELECT {DURABLE}",
         execution_options={"no_parameters": True},
     )
 

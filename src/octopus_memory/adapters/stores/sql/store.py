@@ -237,11 +237,10 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
             self._write(reach, _put_vectors_and, model, some, also, now=self._now())
 
     def inside(
-        self, tenant: str | None, do: Callable[..., T], *args: Any, writes: bool = False
+        self, scope: Scope | None, do: Callable[..., T], *args: Any, writes: bool = False
     ) -> T:
         run = self._write if writes else self._read
-        reach = Every.TENANT if tenant is None else tenant
-        return run(reach, do, *args)
+        return run(_of_scope_or_all(scope), do, *args)
 
     # The model in use, and the mirror
     state = reads(statements.meta.state, of_all)

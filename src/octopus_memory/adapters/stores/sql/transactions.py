@@ -45,6 +45,8 @@ Reach: TypeAlias = str | Every | Person
 class CoreConnection:
     """Executes statements on a SQLAlchemy connection."""
 
+    is_placed = False
+
     def __init__(self, core: sa.Connection) -> None:
         self._core = core
         self.product = core.dialect.name
