@@ -22,6 +22,7 @@ from octopus_memory import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from octopus_memory.adapters.stores.postgres.driver import DriverConnection
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.adapters.stores.sql import schema
 from octopus_memory.adapters.stores.sql.lazy import Connection
@@ -311,7 +312,9 @@ def test_a_connection_made_since_is_not_suspected(database: Database, store: Pos
     sa.event.listen(store._engine, "connect", lambda *_: made.append(_))
 
     def lent() -> AbstractContextManager[Any]:
-        return store._connection(Every.TENANT, None)
+        return store._driver.connection(
+            DriverConnection, store._driver.statements, begin=None, settings=("0", "all")
+        )
 
     with pytest.raises(sa.exc.DBAPIError), lent() as late:
         with pytest.raises(sa.exc.DBAPIError), lent() as early:

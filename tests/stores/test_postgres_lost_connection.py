@@ -65,6 +65,8 @@ def between(postgres_database: Database) -> Iterator[Between]:
 @pytest.fixture
 def store(postgres_database: Database, between: Between) -> Iterator[PostgresStore]:
     url = make_url(postgres_database.url).set(host="127.0.0.1", port=between.port)
+    # What is encrypted cannot be read in between.
+    url = url.update_query_dict({"sslmode": "disable"})
     store = PostgresStore(url.render_as_string(hide_password=False), pool_size=1)
     yield store
     store.close()

@@ -35,7 +35,7 @@ def looked(url: str, *, reach: str = "all") -> list[dict[str, Any]]:
     try:
         with engine.connect() as conn:
             if conn.dialect.name == "postgresql":
-                conn.execute(sa.text("SELECT set_config('octopus.reach', :r, true)"), {"r": reach})
+                conn.exec_driver_sql(f"SET LOCAL octopus.reach TO '{reach}'")
             found = conn.exec_driver_sql(f"SELECT * FROM {views.NAME} ORDER BY session_id")
             return [dict(row) for row in found.mappings()]
     finally:

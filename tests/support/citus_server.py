@@ -19,6 +19,9 @@ from octopus_memory.wiring import distribute
 from tests.support.postgres_installation import Installation, guide
 from tests.support.postgres_server import Server, connected
 
+IS_GIVEN = bool(os.environ.get("OCTOPUS_TEST_CITUS_URL"))
+"""True where the tests for PostgreSQL run on Citus."""
+not_on_citus = pytest.mark.skipif(IS_GIVEN, reason="Citus refuses what the test needs")
 SHARDS = 4
 """Two on each of two nodes: more would only take longer to make."""
 

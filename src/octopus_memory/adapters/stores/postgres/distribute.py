@@ -142,6 +142,14 @@ def place_new(conn: sa.Connection) -> None:
         for statement in _buckets_to_add(conn, name):
             conn.exec_driver_sql(statement)
         _move(conn, name, SHARDS)
+    if not _has_view(conn):
+        views.drop(conn)
+        views.create(conn, VIEW_JOINED)
+
+
+def _has_view(conn: sa.Connection) -> bool:
+    """True if the view joins by the bucket, as Citus demands."""
+    return COLUMN in (conn.execute(_VIEWED, {"view": views.NAME}).scalar() or "")
 
 
 class Distributor:
@@ -211,9 +219,10 @@ class Distributor:
                 # The view is of several tables, and comes back with the last.
                 views.drop(conn)
                 _move(conn, name, self._shards)
-        if not _exists(conn, views.NAME):
+        if not _has_view(conn):
             with self._step(conn, f"made {views.NAME} again"):
-                views.create(conn)
+                views.drop(conn)
+                views.create(conn, VIEW_JOINED)
 
     def _remove_leftovers(self, conn: sa.Connection) -> None:
         """Remove the rows that stay hidden in the coordinator's own copy of a table."""
@@ -252,6 +261,8 @@ _KNOWN = sa.text("""
     WHERE to_regclass(name) IS NOT NULL
         AND NOT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass(name))
 """)
+_VIEWED = sa.text("SELECT pg_get_viewdef(to_regclass(:view))")
+VIEW_JOINED = f" AND s.{COLUMN} = e.{COLUMN}"
 _BEGUN = sa.select(schema.meta.c.value).where(schema.meta.c.name == MARK)
 
 

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from ..sql.transactions import Every, Person, Reach
 from ..sql.types import Name
+from . import nodes
 
 _SETTING = "current_setting('octopus.reach')"
 # In a subquery, so that the server reads the setting once. Citus refuses one in a policy.
@@ -91,10 +92,14 @@ def tables(conn: sa.Connection) -> list[str]:
     return [row.name for row in conn.execute(sa.text(_WITH_TENANT))]
 
 
-def protect(conn: sa.Connection) -> None:
+def protect(conn: sa.Connection, *, on_nodes: bool) -> None:
     """Enable row-level security on every table that lacks it; only the owner can."""
     for row in conn.execute(sa.text(_WITH_TENANT)).all():
-        if not row.protected:
+        if row.protected:
+            continue
+        if on_nodes and nodes.is_spread(conn, row.name):
+            replace_policy(conn, row.name)
+        else:
             _protect(conn, row.name)
 
 

@@ -191,8 +191,9 @@ class PostgresStore(SqlStore):
             migrate.ensure_current(self._schema, self._schema, read_only=False)
             self._placing = self._recognize(conn)
             with self._schema.begin() as owner:
-                security.protect(owner)
-                if self._placing is not None:
+                is_placed = self._placing is not None
+                security.protect(owner, on_nodes=is_placed)
+                if is_placed:
                     distribute.place_new(owner)
 
     def _recognize(self, conn: sa.Connection) -> Placing | None:

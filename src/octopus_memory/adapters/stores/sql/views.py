@@ -44,7 +44,7 @@ SELECT
         THEN {true} ELSE {false}
     END AS is_held
 FROM octopus_episodes e
-JOIN octopus_scopes s ON s.id = e.scope_id AND s.tenant = e.tenant
+JOIN octopus_scopes s ON s.id = e.scope_id AND s.tenant = e.tenant{joined}
 """
 _TIMES = {
     "started": "e.started_at",
@@ -67,10 +67,13 @@ _NAMES = {
 }
 
 
-def create(conn: sa.Connection) -> None:
-    """Create the view, which must not exist; a product without a definition gets none."""
+def create(conn: sa.Connection, joined: str = "") -> None:
+    """Create the view, which must not exist; a product without a definition gets none.
+
+    `joined` is added to the condition that joins episodes and scopes.
+    """
     if conn.dialect.name in _PARTS:
-        conn.exec_driver_sql(definition(conn.dialect.name))
+        conn.exec_driver_sql(definition(conn.dialect.name, joined))
 
 
 def drop(conn: sa.Connection) -> None:
@@ -78,9 +81,9 @@ def drop(conn: sa.Connection) -> None:
     conn.exec_driver_sql(f"DROP VIEW IF EXISTS {NAME}")
 
 
-def definition(dialect: str) -> str:
+def definition(dialect: str, joined: str = "") -> str:
     """The dialect's CREATE VIEW statement."""
-    return _VIEW.format(name=NAME, **_PARTS[dialect]())
+    return _VIEW.format(name=NAME, joined=joined, **_PARTS[dialect]())
 
 
 def _postgresql() -> dict[str, str]:
