@@ -23,9 +23,11 @@ from octopus_memory.ports.values import EpisodeQuery
 from octopus_memory.testing import make_append, make_closing, make_next, make_scope
 from octopus_memory.testing.fakes import START
 from octopus_memory.testing.store.base import ANA
+from tests.support.citus_server import not_on_citus
 from tests.support.postgres_installation import Database, Installation
 from tests.support.postgres_server import connected
 
+pytestmark = not_on_citus
 TRACED = pytest.mark.skipif(sys.platform != "linux", reason="psycopg traces on Linux alone")
 
 

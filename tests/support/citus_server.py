@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 
 import pytest
@@ -16,12 +18,12 @@ from sqlalchemy.engine import URL, make_url
 from octopus_memory.adapters.stores.postgres.nodes import NODES
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.wiring import distribute
-from tests.support.postgres_installation import Installation, guide
+from tests.support.postgres_installation import Database, Installation, guide
 from tests.support.postgres_server import Server, connected
 
 IS_GIVEN = bool(os.environ.get("OCTOPUS_TEST_CITUS_URL"))
 """True where the tests for PostgreSQL run on Citus."""
-not_on_citus = pytest.mark.skipif(IS_GIVEN, reason="Citus refuses what the test needs")
+not_on_citus = pytest.mark.skipif(IS_GIVEN, reason="true of a single server alone")
 SHARDS = 4
 """Two on each of two nodes: more would only take longer to make."""
 
@@ -80,14 +82,38 @@ class CitusInstallation(Installation):
         return self._made() if "blank" in self.__dict__ else self.blank
 
     def _made(self) -> str:
-        name = self.server.create(owner=self._owner)
+        name = self._prepared(self.server.create(owner=self._owner))
+        distribute(self.of(name).owner_url, shards=SHARDS)
+        return name
+
+    def _prepared(self, name: str) -> str:
+        """Make the tables in a new database, on the coordinator alone."""
         database = self.of(name)
         self.server.execute(f"GRANT ALL ON SCHEMA public TO {self._owner}", database=name)
         PostgresStore(database.owner_url).close()
         with connected(database.owner_url) as conn:
             conn.execute(self.named(guide("Two roles")[1]).encode())
-        distribute(database.owner_url, shards=SHARDS)
         return name
+
+    @contextmanager
+    def single(self) -> Iterator[Database]:
+        """A database of Citus that is not distributed."""
+        assert self.blank
+        name = self._prepared(self.server.create(owner=self._owner))
+        try:
+            yield self.of(name)
+        finally:
+            self.server.drop(name)
+
+    @contextmanager
+    def alone(self) -> Iterator[Database]:
+        """A database of Citus whose coordinator knows of no node."""
+        with self.single() as database:
+            with connected(database.admin_url) as conn:
+                for node in list(self.server.nodes)[1:]:
+                    host, _, port = node.rpartition(":")
+                    conn.execute("SELECT citus_remove_node(%s, %s)", (host, int(port)))
+            yield database
 
 
 def given() -> CitusInstallation:

@@ -22,7 +22,7 @@ def with_vectors(postgres: Installation) -> Iterator[Database]:
         # The role that copies a database owns the copy; the guide's owner may create tables in it.
         owner = make_url(database.owner_url).username
         postgres.server.execute(f"ALTER DATABASE {database.name} OWNER TO {owner}")
-        postgres.server.execute("CREATE EXTENSION vector", database=database.name)
+        postgres.server.execute("CREATE EXTENSION IF NOT EXISTS vector", database=database.name)
         store = PostgresStore(database.owner_url)
         PgVectorIndex(store).close()
         store.close()

@@ -26,9 +26,10 @@ MARK = "distributing"
 _OLDEST = (12, 1)
 _MOST_SHARDS = 1_024
 ON_COORDINATOR = frozenset(
-    {"octopus_meta", "octopus_jobs", "octopus_audit", "octopus_erasures", "octopus_schema"}
+    f"octopus_{name}" for name in ("agents", "audit", "erasures", "jobs", "keys", "meta", "schema")
 )
-"""Tables that stay on the coordinator: small, or a chain that one transaction at a time extends."""
+"""Tables that stay on the coordinator: small and never joined, or a chain that one transaction at a
+time extends. A write to a table on every node would fail with each node that is down."""
 VECTORS = "octopus_vectors"
 """pgvector's table, which has a row for each of `octopus_recall` with a vector."""
 _ANCHOR = "octopus_scopes"
@@ -57,7 +58,7 @@ def add_bucket(table: sa.Table) -> Iterator[str]:
     """The statements that give every row of a table its bucket, and every key the column."""
     name = table.name
     yield f"ALTER TABLE {name} ADD COLUMN {COLUMN} smallint"
-    yield _fill(name)
+    yield from _fill(name)
     yield f"ALTER TABLE {name} ALTER COLUMN {COLUMN} SET NOT NULL"
     yield f"ALTER TABLE {name} DROP CONSTRAINT {name}_pkey"
     yield f"ALTER TABLE {name} ADD PRIMARY KEY ({_with_bucket(table.primary_key)})"
@@ -67,12 +68,16 @@ def add_bucket(table: sa.Table) -> Iterator[str]:
             yield f"ALTER TABLE {name} ADD CONSTRAINT {each.name} UNIQUE ({_with_bucket(each)})"
 
 
-def _fill(name: str) -> str:
+def _fill(name: str) -> Iterator[str]:
     if name == _ANCHOR:
-        return f"UPDATE {name} SET {COLUMN} = {OF_SCOPE}"  # noqa: S608 - built from constants
+        yield f"UPDATE {name} SET {COLUMN} = {OF_SCOPE}"  # noqa: S608 - built from constants
+        return
+    yield (
+        f"UPDATE {name} AS t SET {COLUMN} = s.{COLUMN} FROM {_ANCHOR} AS s "  # noqa: S608
+        "WHERE s.id = t.scope_id"
+    )
     # A removal for the mirror may be of a scope that is gone: any bucket will do.
-    own = f"SELECT s.{COLUMN} FROM {_ANCHOR} AS s WHERE s.id = t.scope_id"  # noqa: S608
-    return f"UPDATE {name} AS t SET {COLUMN} = coalesce(({own}), 0)"  # noqa: S608
+    yield f"UPDATE {name} SET {COLUMN} = 0 WHERE {COLUMN} IS NULL"  # noqa: S608
 
 
 def _with_bucket(key: sa.PrimaryKeyConstraint | sa.UniqueConstraint) -> str:
@@ -84,7 +89,7 @@ _REFERS = f"{VECTORS}_scope_id_seq_fkey"
 RELEASE_VECTORS = f"ALTER TABLE IF EXISTS {VECTORS} DROP CONSTRAINT IF EXISTS {_REFERS}"
 ADD_BUCKET_TO_VECTORS = (
     f"ALTER TABLE {VECTORS} ADD COLUMN {COLUMN} smallint",
-    _fill(VECTORS),
+    *_fill(VECTORS),
     f"ALTER TABLE {VECTORS} ALTER COLUMN {COLUMN} SET NOT NULL",
     f"ALTER TABLE {VECTORS} DROP CONSTRAINT {VECTORS}_pkey",
     f"ALTER TABLE {VECTORS} ADD PRIMARY KEY (scope_id, seq, {COLUMN})",
@@ -337,9 +342,11 @@ _OWNS = """
     WHERE c.oid = to_regclass('octopus_scopes') AND d.datname = current_database()
 """
 _OTHERS = """
-    SELECT count(*) FROM pg_stat_activity
-    WHERE datname = current_database() AND pid <> pg_backend_pid()
-        AND backend_type = 'client backend' AND application_name NOT LIKE 'citus%%'
+    SELECT count(*) FROM pg_stat_activity AS a JOIN pg_roles AS r ON r.oid = a.usesysid
+    WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
+        -- Of another role's connection it is not said what it does; Citus has one of a superuser.
+        AND (a.backend_type = 'client backend' OR (a.backend_type IS NULL AND NOT r.rolsuper))
+        AND NOT starts_with(coalesce(a.application_name, ''), 'citus')
 """
 
 

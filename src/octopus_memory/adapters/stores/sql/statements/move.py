@@ -37,7 +37,12 @@ _GIVEN = {
 
 @cache
 def tables() -> list[sa.Table]:
-    return [table for table in schema.metadata.sorted_tables if table is not schema.meta]
+    """The tables in the order in which they are filled.
+
+    Scopes first, because a distributed database places the other rows by them.
+    """
+    others = (each for each in schema.metadata.sorted_tables if each is not schema.scopes)
+    return [schema.scopes, *(table for table in others if table is not schema.meta)]
 
 
 @cache
