@@ -154,11 +154,7 @@ def axe_findings(page: Any) -> list[str]:
     seen = Axe().run(page)
     assert len(seen["passes"]) > 10
     found = seen["violations"]
-    return [
-        f"{each['id']}: {node['html'][:120]}"
-        for each in found
-        for node in each["nodes"]
-    ]
+    return [f"{each['id']}: {node['html'][:120]}" for each in found for node in each["nodes"]]
 
 
 @pytest.mark.parametrize("width", WIDTHS)
