@@ -25,7 +25,7 @@ from .ports.index import RecallIndex
 from .ports.models import Analyzer, Clock, Embedder, Redactor, Summarizer, TokenCounter
 from .ports.privacy import Schedule
 from .ports.store import EpisodeStore
-from .wiring_keys import check_index
+from .wiring_keys import check_index, check_store, make_ring
 
 if TYPE_CHECKING:
     from .adapters.stores.postgres.distribute import Distribution
@@ -291,22 +291,24 @@ def open_store(settings: Settings, clock: Clock | None = None) -> EpisodeStore:
         raise InvalidSetting(
             "database_url", "is not a URL: write sqlite:///memory.db, with three slashes"
         )
+    given: dict[str, Any] = {"clock": clock, "ring": make_ring(settings)}
     if scheme == "sqlite":
         from .adapters.stores.sqlite.store import SqliteStore
         from .adapters.stores.sqlite.url import read_url
 
         place = read_url(settings.url)
-        return SqliteStore(place.path, read_only=place.read_only, clock=clock)
+        return SqliteStore(place.path, read_only=place.read_only, **given)
     if scheme in {"postgresql", "postgres"}:
         from .adapters.stores.postgres.store import PostgresStore
 
-        return PostgresStore(settings.url, clock=clock, **_server_options(settings))
+        return PostgresStore(settings.url, **given, **_server_options(settings))
     if scheme == "sqlserver":
         from .adapters.stores.sqlserver.store import SqlServerStore
 
         options = {"serialize": settings.sqlserver_serialize, **_server_options(settings)}
-        return SqlServerStore(settings.url, clock=clock, **options)
+        return SqlServerStore(settings.url, **given, **options)
     known = ("sqlite", "postgresql", "sqlserver")
+    check_store(settings, scheme)
     store: EpisodeStore = _installed("stores", scheme, "database_url", known)(settings)
     return store
 

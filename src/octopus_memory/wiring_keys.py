@@ -12,7 +12,21 @@ from .ports.scope_keys import ScopeKeys
 if TYPE_CHECKING:
     from .adapters.keys.local import LocalKeys
     from .adapters.keys.masters import Masters
+    from .adapters.stores.sql.key_ring import KeyRing
     from .settings import Settings
+
+
+def make_ring(settings: Settings) -> KeyRing | None:
+    """Make what a store seals with; None if nothing is sealed.
+
+    :raises: as `make_keys` does
+    """
+    keys = make_keys(settings)
+    if keys is None:
+        return None
+    from .adapters.stores.sql.key_ring import KeyRing
+
+    return KeyRing(keys, seconds=settings.keys_cache_seconds)
 
 
 def make_keys(settings: Settings) -> ScopeKeys | None:
@@ -26,19 +40,15 @@ def make_keys(settings: Settings) -> ScopeKeys | None:
     """
     if settings.keys == "off":
         return None
-    from .adapters.keys.cache import CachedKeys
-
-    inner: ScopeKeys
-    if settings.keys == "local":
-        inner = local_keys(settings)
-        if not keys_path(settings).exists():
-            make_master(settings)
-            inner.init()
-    elif settings.keys == "vault":
-        inner = _vault_keys(settings)
-    else:
+    if settings.keys == "vault":
+        return _vault_keys(settings)
+    if settings.keys != "local":
         raise InvalidSetting("keys", "must be off, local or vault")
-    return CachedKeys(inner, seconds=settings.keys_cache_seconds)
+    keys = local_keys(settings)
+    if not keys_path(settings).exists():
+        make_master(settings)
+        keys.init()
+    return keys
 
 
 def check_index(settings: Settings) -> None:
@@ -52,6 +62,15 @@ def check_index(settings: Settings) -> None:
             f"must be exact while keys = {settings.keys}, because {settings.index} would hold "
             "vectors that no key seals, and a vector can be turned back into words",
         )
+
+
+def check_store(settings: Settings, scheme: str) -> None:
+    """Check that keys are off for a store of another package, which would seal nothing.
+
+    :raises InvalidSetting: when they are on
+    """
+    if settings.keys != "off":
+        raise InvalidSetting("keys", f"must be off, because the store {scheme} seals nothing")
 
 
 def local_keys(settings: Settings) -> LocalKeys:

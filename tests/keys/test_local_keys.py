@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from octopus_memory.adapters.keys.cache import CachedKeys
 from octopus_memory.adapters.keys.local import LocalKeys
 from octopus_memory.adapters.keys.masters import MasterFile, MasterText, new_master
 from octopus_memory.domain.errors import (
@@ -53,12 +52,6 @@ class TestLocalKeys(ScopeKeysSuite):
     @pytest.fixture
     def connect(self, connect) -> Callable[[], ScopeKeys]:
         return connect
-
-
-class TestCachedKeys(ScopeKeysSuite):
-    @pytest.fixture
-    def connect(self, connect) -> Callable[[], ScopeKeys]:
-        return lambda: CachedKeys(connect())
 
 
 class TestKeysByEnvironment(ScopeKeysSuite):
@@ -342,56 +335,6 @@ def test_a_key_cannot_be_moved_to_another_scope(connect, folder: Path):
     database.commit()
     database.close()
     assert set(keys.get([one, two])) == {one}
-
-
-def test_the_cache_asks_again_after_its_time_and_forgets_what_others_destroyed(connect):
-    now = [0.0]
-    inner, other = connect(), connect()
-    keys = CachedKeys(inner, seconds=60, most=3, clock=lambda: now[0])
-    ref = new_ref()
-    key = keys.create(ref)
-    other.destroy([ref])
-    now[0] = 59.9
-    assert keys.get([ref]) == {ref: key}
-    now[0] = 60.0
-    assert keys.get([ref]) == {}
-    with pytest.raises(KeyDestroyed):
-        keys.create(ref)
-    mine = new_ref()
-    keys.create(mine)
-    keys.destroy([mine])
-    assert keys.get([mine]) == {}
-
-
-def test_the_cache_keeps_so_many_and_works_through_an_outage(connect, folder: Path):
-    keys = CachedKeys(connect(), most=2)
-    refs = [new_ref() for _ in range(3)]
-    made = [keys.create(ref) for ref in refs]
-    (folder / "keys.db").rename(folder / "away")
-    assert list(keys.get(refs[1:]).values()) == made[1:]
-    with pytest.raises(KeyUnavailable):
-        keys.get(refs)
-    keys.close()
-    with pytest.raises(KeyUnavailable):
-        keys.get(refs[2:])
-
-
-def test_a_key_read_before_its_destruction_is_not_cached_after_it(connect):
-    inner = connect()
-    keys = CachedKeys(inner)
-    ref = new_ref()
-    inner.create(ref)
-    real = inner.get
-
-    def slow(refs):
-        found = real(refs)
-        keys.destroy(refs)
-        return found
-
-    inner.get = slow
-    keys.get([ref])
-    inner.get = real
-    assert keys.get([ref]) == {}
 
 
 @pytest.mark.process

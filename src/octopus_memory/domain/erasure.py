@@ -31,6 +31,17 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ErasedCopies:
+    """What became of older copies of the database, such as backups, where scopes have keys."""
+
+    unreadable_since: datetime | None = None
+    """The keys were destroyed then. None if copies still hold it, and the scope's key opens them:
+    only a part of a scope was erased, or the scope had no key yet."""
+    keys_kept_until: datetime | None = None
+    """The last backup of the key store that holds the keys expires then; None if there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EraseReceipt:
     """Proof of an erasure: what it removed from where, and what a search afterwards found."""
 
@@ -49,6 +60,8 @@ class EraseReceipt:
     """Work that is still to be done because its target was unreachable, such as a remote index."""
     nodes: tuple[str, ...] = ()
     """The nodes of a distributed database whose files were rewritten; none of a single one."""
+    copies: ErasedCopies | None = None
+    """None where scopes have no keys: older copies of the database hold what was erased."""
 
     @property
     def is_complete(self) -> bool:
@@ -65,6 +78,12 @@ class EraseReceipt:
         }
         if not self.nodes:
             del body["nodes"]
+        del body["copies"]
+        if self.copies is not None:
+            body["copies"] = {
+                name: None if at is None else at.astimezone(UTC).isoformat()
+                for name, at in asdict(self.copies).items()
+            }
         return body | {"sha256": _digest(body)}
 
     @property
@@ -84,7 +103,15 @@ class EraseReceipt:
             physical=kept["physical"],
             pending=tuple(kept["pending"]),
             nodes=tuple(kept.get("nodes", ())),
+            copies=_copies(kept.get("copies")),
         )
+
+
+def _copies(kept: Mapping[str, Any] | None) -> ErasedCopies | None:
+    if kept is None:
+        return None
+    times = {name: at if at is None else datetime.fromisoformat(at) for name, at in kept.items()}
+    return ErasedCopies(**times)
 
 
 def is_genuine(receipt: Mapping[str, Any]) -> bool:
@@ -117,6 +144,12 @@ class Erasure:
     actor: str = "library"
     physical: bool = True
     """True if it must rewrite the files itself before it is finished."""
+    key_refs: tuple[str, ...] = ()
+    """The keys that it destroys. Without them no copy of the erased scopes can be read."""
+    kept_user: str | None = None
+    """The user's name as the rows have it, a keyed hash; only if the scopes have keys."""
+    keeps_rows: bool = False
+    """True until its rows are removed, which comes after the keys."""
     number: int = 0
     """Its number in `removals_made`; compared with `compacted` to see if files were rewritten."""
     receipt: Mapping[str, Json] | None = field(default=None, compare=False)

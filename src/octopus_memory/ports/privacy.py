@@ -16,7 +16,7 @@ from .values import IndexEntry, NewSummary, Placeholder, RewrittenTurn, StoredEp
 
 if TYPE_CHECKING:
     from ..domain.audit import AuditDraft, AuditEntry, AuditHead
-    from ..domain.erasure import Erasure, FileSearch, Subject
+    from ..domain.erasure import ErasedCopies, Erasure, FileSearch, Subject
     from ..domain.facts import Fact
     from ..domain.forget import Chosen
     from ..domain.retention import Aged, Hold, Stage
@@ -196,6 +196,24 @@ class Erasures(ABC):
         :raises EpisodeNotFound: for an episode that is not in its scope
         :raises LegalHold: when a hold applies to the user or one of the episodes; nothing is erased
         """
+
+    def shred(self, erasure: Erasure) -> tuple[Erasure, ErasedCopies | None]:
+        """Destroy the keys of an erasure, and then remove its rows if they are still there.
+
+        `erase` does both: this is for an erasure whose process was killed, or whose key store did
+        not answer. A repeated call returns the time of the first. Returns the erasure as it is
+        then, and what became of copies; None in a store without keys.
+
+        :raises KeyUnavailable: when the key store does not answer; nothing is changed
+        """
+        return erasure, None
+
+    def destroy_doomed(self) -> int:
+        """Destroy the keys of scopes that were removed without an erasure; returns how many.
+
+        :raises KeyUnavailable: when the key store does not answer
+        """
+        return 0
 
     @abstractmethod
     def left_of(self, erasure: Erasure) -> dict[str, int]:

@@ -1,6 +1,7 @@
-"""Erasure of rows, caches, mirrors and files, with a receipt of its progress.
+"""Erasure of keys, rows, caches, mirrors and files, with a receipt of its progress.
 
-One transaction removes the rows and records the erasure as unfinished. Every later step can be
+One transaction removes the rows and records the erasure as unfinished. Where scopes have keys, one
+records it before, the keys are destroyed, and another one removes the rows. Every later step can be
 repeated by any process, because the first one may die at any point.
 """
 
@@ -11,8 +12,22 @@ from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
-from ...domain.erasure import EraseProgress, EraseReceipt, Erasure, StepState, Subject
-from ...domain.errors import InvalidInput, NotFound, OctopusError, StoreCorrupt, StoreError
+from ...domain.erasure import (
+    ErasedCopies,
+    EraseProgress,
+    EraseReceipt,
+    Erasure,
+    StepState,
+    Subject,
+)
+from ...domain.errors import (
+    InvalidInput,
+    KeyUnavailable,
+    NotFound,
+    OctopusError,
+    StoreCorrupt,
+    StoreError,
+)
 from ...domain.ids import as_id, new_id
 from ..core import audit, leases
 from ..core.runtime import Runtime
@@ -20,6 +35,8 @@ from ..work.mirror import feed
 
 log = logging.getLogger(__name__)
 
+KEYS = "keys"
+"""The pending step of an erasure whose keys could not be destroyed yet."""
 VERIFICATION = "verification"
 """The pending step of an erasure that was interrupted before its verification."""
 
@@ -94,6 +111,8 @@ def finish(runtime: Runtime, *, younger_than: timedelta | None = None) -> int:
         for erasure in reversed(runtime.store.erasures(unfinished=True))
         if younger_than is None or now - erasure.at >= younger_than
     ]
+    _destroy_doomed(runtime)
+    waiting = [_shredded(runtime, erasure) for erasure in waiting]
     wanted = [erasure for erasure in waiting if erasure.physical]
     if wanted:
         _rewrite(runtime, max(wanted, key=lambda erasure: erasure.number))
@@ -171,7 +190,7 @@ def progress(runtime: Runtime, tenant: str, given: EraseReceipt | UUID | str) ->
     return EraseProgress(
         erasure=erasure,
         receipt=current,
-        rows=StepState.DONE,
+        rows=StepState.PENDING if erasure.keeps_rows else StepState.DONE,
         vectors=StepState.DONE,
         mirror=mirror,
         files=files,
@@ -220,6 +239,26 @@ def _rewrite(runtime: Runtime, erasure: Erasure) -> bool:
         return False
 
 
+def _shredded(runtime: Runtime, erasure: Erasure) -> Erasure:
+    """Return the erasure after its keys and rows are gone; as it was if that must wait."""
+    if not erasure.keeps_rows:
+        return erasure
+    try:
+        done, _ = runtime.store.shred(erasure)
+    except KeyUnavailable as error:
+        log.warning("an erasure waits for the key store: %s", error.for_log())
+        return erasure
+    runtime.clear_caches()
+    return done
+
+
+def _destroy_doomed(runtime: Runtime) -> None:
+    try:
+        runtime.store.destroy_doomed()
+    except KeyUnavailable as error:
+        log.warning("keys of removed data wait for the key store: %s", error.for_log())
+
+
 def _settle(runtime: Runtime, erasure: Erasure) -> EraseReceipt:
     """Search for rows that are left, and store the receipt."""
     found = _search(runtime, erasure)
@@ -245,15 +284,21 @@ def _settle(runtime: Runtime, erasure: Erasure) -> EraseReceipt:
 
 def _search(runtime: Runtime, erasure: Erasure) -> EraseReceipt:
     store = runtime.store
-    left = store.left_of(erasure)
     pending: tuple[str, ...] = ()
+    copies: ErasedCopies | None = ErasedCopies()
+    try:
+        erasure, copies = store.shred(erasure)
+    except KeyUnavailable as error:
+        log.warning("an erasure is incomplete until the key store answers: %s", error.for_log())
+        pending = (KEYS,)
+    left = store.left_of(erasure)
     mirror = store.state().mirror
     if mirror is not None:
         # A forgotten turn's row is replaced in the mirror, where its episode stays.
         copied = 0 if erasure.chosen is not None else _left_in_mirror(runtime, erasure)
         left |= {} if copied is None else {mirror: copied}
         if copied is None or store.waiting_removals(erasure):
-            pending = (mirror,)
+            pending += (mirror,)
     physical = store.state().compacted >= erasure.number
     return EraseReceipt(
         id=erasure.id,
@@ -265,6 +310,7 @@ def _search(runtime: Runtime, erasure: Erasure) -> EraseReceipt:
         physical=physical,
         pending=pending if physical else (*pending, *_silent(runtime)),
         nodes=tuple(store.nodes()) if physical else (),
+        copies=copies,
     )
 
 
@@ -296,7 +342,8 @@ def _has_news(runtime: Runtime, erasure: Erasure) -> bool:
     was = EraseReceipt.from_dict(erasure.receipt)
     waits = runtime.store.waiting_removals(erasure) > 0
     rewritten = runtime.store.state().compacted >= erasure.number
-    return was.physical != rewritten or bool(was.pending) != waits or any(was.left.values())
+    is_changed = was.physical != rewritten or bool(was.pending) != waits
+    return is_changed or KEYS in was.pending or any(was.left.values())
 
 
 def _begun(erasure: Erasure) -> EraseReceipt:

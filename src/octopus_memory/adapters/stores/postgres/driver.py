@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from ..sql.lazy import Statement
 from ..sql.results import DriverResult, Reader, returned
-from ..sql.seals import OFF
+from ..sql.seals import OFF, Seals
 from ..sql.statement_cache import Keys, StatementCache, check_given
 from . import errors
 
@@ -115,7 +115,7 @@ class DriverConnection:
         self._pipeline: psycopg.Pipeline | None = None
         self._leaving = ExitStack()
         self._has_unanswered = False
-        self.seals = OFF
+        self.seals: Seals = OFF
         self.is_ending = False
         """True if the COMMIT of a write was sent."""
 

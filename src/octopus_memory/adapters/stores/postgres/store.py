@@ -32,6 +32,7 @@ from .driver import DURABLE, SNAPSHOT, WRITING, Driver, DriverConnection
 if TYPE_CHECKING:
     from ....domain.audit import AuditDraft
     from ....domain.retention import Hold
+    from ..sql.key_ring import KeyRing
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,6 +66,7 @@ class PostgresStore(SqlStore):
         statement_timeout_seconds: float = 30,
         connect_timeout_seconds: float = 10,
         clock: Clock | None = None,
+        ring: KeyRing | None = None,
     ) -> None:
         self._url = _parsed(url)
         self._pool_size = pool_size
@@ -87,7 +89,7 @@ class PostgresStore(SqlStore):
         )
         self._driver = Driver(engine)
         self._placing: Placing | None = None
-        super().__init__(lambda: engine, clock=clock)
+        super().__init__(lambda: engine, clock=clock, ring=ring)
 
     def _engine_with(self, **options: Any) -> sa.Engine:
         try:
@@ -130,7 +132,7 @@ class PostgresStore(SqlStore):
             # A new connection that broke before SQLAlchemy had it.
             raise StoreUnavailable(f"{self._where}: the connection was lost; try again") from error
 
-    def _read(
+    def _read_once(
         self,
         reach: Reach,
         do: Callable[Concatenate[Connection, P], T],
@@ -138,13 +140,13 @@ class PostgresStore(SqlStore):
         **named: P.kwargs,
     ) -> T:
         try:
-            return super()._read(reach, do, *args, **named)
+            return super()._read_once(reach, do, *args, **named)
         except StoreError as error:
             # A stale connection shows only when it is used: retry once, on another.
             cause = error.__cause__
             if not (errors.is_lost(cause) or errors.is_outdated(getattr(cause, "orig", None))):
                 raise
-        return super()._read(reach, do, *args, **named)
+        return super()._read_once(reach, do, *args, **named)
 
     def _attempt_read(
         self,
@@ -154,7 +156,7 @@ class PostgresStore(SqlStore):
         **named: P.kwargs,
     ) -> T:
         with self._connection(reach, SNAPSHOT if needs_snapshot(do) else None) as conn:
-            return do(conn, *args, **named)
+            return do(self._sealing()(conn), *args, **named)
 
     def _attempt_write(
         self,
@@ -164,7 +166,7 @@ class PostgresStore(SqlStore):
         **named: P.kwargs,
     ) -> T:
         with self._connection(reach, WRITING) as conn:
-            return do(conn, *args, **named)
+            return do(self._sealing()(conn), *args, **named)
 
     def _connection(
         self, reach: Reach, begin: str | None

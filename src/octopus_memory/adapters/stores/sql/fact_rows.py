@@ -136,7 +136,8 @@ class Digests:
     """Digests keyed by the database and the scope, so that they match nowhere else."""
 
     def __init__(self, conn: Connection, tenant: str, scope_id: int) -> None:
-        self._conn, self._own = conn, f"{scope_id}\0{tenant}".encode()
+        self._conn, self._scope_id = conn, scope_id
+        self._own = f"{scope_id}\0{tenant}".encode()
         self._key: bytes | None = None
 
     def of(self, *parts: str) -> bytes:
@@ -145,4 +146,5 @@ class Digests:
             salt = meta.salt(self._conn)
             self._key = blake2b(self._own, key=salt[:64], digest_size=32).digest()
         joined = "\0".join(parts).encode("utf-8", "surrogatepass")
-        return blake2b(joined, key=self._key, digest_size=16).digest()
+        made = blake2b(joined, key=self._key, digest_size=16).digest()
+        return self._conn.seals.of(self._scope_id).fingerprint(made)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ....domain.errors import SchemaTooNew, StoreUnavailable
 from .lazy import sa, schema
 
-HEAD = "0015"
+HEAD = "0016"
 VERSION_TABLE = "octopus_schema"
 
 

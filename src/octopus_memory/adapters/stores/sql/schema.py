@@ -73,6 +73,9 @@ scopes = sa.Table(
     sa.Column("version", sa.BigInteger, nullable=False),
     sa.Column("epoch", sa.BigInteger, nullable=False),
     sa.Column("next_seq", sa.BigInteger, nullable=False),
+    # With a key: its random id, and the user's name sealed with it. `user` is then a keyed hash.
+    sa.Column("key_ref", sa.String(36)),
+    sa.Column("sealed_user", sa.LargeBinary),
     sa.UniqueConstraint("tenant", "user", "agent", name="octopus_scopes_who"),
     sqlite_autoincrement=True,
 )
@@ -344,6 +347,8 @@ holds = _table(
     sa.Column("reason", Name(2_000), nullable=False),
     sa.Column("placed_at", UtcTime, nullable=False),
     sa.Column("placed_by", _Name, nullable=False),
+    # The key that seals the reason, and the user's name with it.
+    sa.Column("key_ref", sa.String(36)),
     sa.Index("octopus_holds_tenant", "tenant", "user"),
     sa.Index("octopus_holds_episode", "tenant", "episode_id"),
 )
@@ -396,4 +401,6 @@ keys = _table(
     sa.Column("expires_at", UtcTime),
     sa.Column("revoked_at", UtcTime),
     sa.Column("last_used_at", UtcTime),
+    sa.Column("key_ref", sa.String(36)),
+    sa.Column("sealed_user", sa.LargeBinary),
 )

@@ -1,8 +1,8 @@
 """Sealing and opening of what is stored, in the one place that all statements ask.
 
 A connection has `seals`. They give the `Seal` of a scope, which turns values into columns and back.
-Without keys nothing is sealed: `OFF` and `Seal` leave every value as it is. `scope_seals` has those
-that use the scopes' keys.
+Without keys nothing is sealed: `OFF` and `Seal` leave every value as it is. `scope_seals` and
+`key_ring` have those that use the scopes' keys.
 """
 
 from __future__ import annotations
@@ -23,7 +23,22 @@ if TYPE_CHECKING:
 RowId: TypeAlias = UUID | int | str | bytes
 """The id of a row, which its sealed columns are bound to."""
 
-MESSAGE, TOOL_CALLS, SUMMARY, FACT, QUERY, BLOCK, MEMORIES, METADATA, CHOSEN, SALTS, PLACEHOLDER = (
+(
+    MESSAGE,
+    TOOL_CALLS,
+    SUMMARY,
+    FACT,
+    QUERY,
+    BLOCK,
+    MEMORIES,
+    METADATA,
+    CHOSEN,
+    SALTS,
+    PLACEHOLDER,
+    RECALL,
+    USER,
+    REASON,
+) = (
     b"turns.message",
     b"turns.tool_calls",
     b"episodes.summary",
@@ -35,6 +50,9 @@ MESSAGE, TOOL_CALLS, SUMMARY, FACT, QUERY, BLOCK, MEMORIES, METADATA, CHOSEN, SA
     b"forget_previews.chosen",
     b"conversations.key_salts",
     b"placeholders.digest",
+    b"recall",
+    b"scopes.user",
+    b"holds.reason",
 )
 """The columns whose values are sealed; a sealed value is bound to its column, scope and row."""
 
@@ -102,6 +120,10 @@ class Seal:
     def open_recall_row(self, row: dict[str, Any]) -> dict[str, Any]:
         return row
 
+    def open_recall_rows(self, rows: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
+        """As `open_recall_row`, of rows with the columns that recall reads, in their order."""
+        return rows
+
     def dump_json(self, column: bytes, row: RowId, value: Mapping[str, Json]) -> str:
         # Nothing is told by an empty one, and most are.
         return self.text(column, row, json.dumps(value, allow_nan=False)) if value else "{}"
@@ -142,10 +164,6 @@ class Seals:
         """Those of the scopes whose keys are there: for work on many scopes at once."""
         return scope_ids
 
-    def lost(self) -> list[int]:
-        """Scopes without a key that `readable` found lately, so that work can pass them over."""
-        return []
-
     def user(self, tenant: str, user: str) -> str:  # noqa: ARG002
         """The stored form of a user's name."""
         return user
@@ -161,6 +179,22 @@ class Seals:
     def salt(self, kept: bytes) -> bytes:
         """The secret of the database, from its record."""
         return kept
+
+    def sealed_salt(self, salt: bytes) -> bytes:
+        """The record of the secret of the database."""
+        return salt
+
+    def key_of(self, scope_id: int) -> str | None:  # noqa: ARG002
+        """The ref of a scope's key; None if it has none."""
+        return None
+
+    def new_key(self) -> tuple[str | None, Seal]:
+        """The ref and the seal of a new key, for a row that belongs to no scope."""
+        return None, PLAIN
+
+    def by_ref(self, ref: str | None) -> Seal:  # noqa: ARG002
+        """The seal of the key `ref`; one that seals nothing for None."""
+        return PLAIN
 
     def open_many(
         self,

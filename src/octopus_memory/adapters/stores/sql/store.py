@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from ....domain.episode import Episode, Scope, Turn
+from ....domain.errors import InvalidSetting, KeyMissing, KeyUnavailable
 from ....domain.facts import Fact
 from ....ports.models import Clock
 from ....ports.privacy import Lead
@@ -32,10 +33,13 @@ from .lazy import Connection, sa
 from .transactions import Every, Person, Reach, Transactions
 
 if TYPE_CHECKING:
+    from ....domain.audit import AuditDraft
+    from ....domain.erasure import ErasedCopies, Erasure, Subject
     from ....domain.ledger import Injection
     from ....ports.admin import StoreStats
     from ....ports.privacy import TurnRemoval
     from ....ports.values import EpisodeQuery, ImportedEpisode, StoredEpisode
+    from .key_ring import KeyRing
 
 T = TypeVar("T")
 _LEASE = timedelta(minutes=5)
@@ -93,17 +97,52 @@ def _of_config(tenant: str | None, *_: Any, **__: Any) -> Reach:
 class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     """Everything that the dialects share: statements, and transactions around them."""
 
-    def __init__(self, make_engine: Callable[[], sa.Engine], *, clock: Clock | None = None) -> None:
-        super().__init__(make_engine, clock=clock)
+    def __init__(
+        self,
+        make_engine: Callable[[], sa.Engine],
+        *,
+        clock: Clock | None = None,
+        ring: KeyRing | None = None,
+    ) -> None:
+        super().__init__(make_engine, clock=clock, ring=ring)
         try:
             self._prepare_schema()
-            salt = self._read(Every.TENANT, statements.meta.get, statements.meta.SALT)
+            meta = statements.meta
+            kept = self._read(Every.TENANT, meta.keys)
+            self._check_keys(kept)
+            salt = kept.get(meta.SALT)
             if salt is None and not self.read_only:
-                salt = self._write(Every.TENANT, statements.meta.make_salt)
-            self._salt = salt
+                salt = self._write(Every.TENANT, meta.make_salt)
+            self._salt = salt if salt is None or ring is None else ring.open_salt(salt)
         except BaseException:
             self.close()
             raise
+
+    def _check_keys(self, kept: Mapping[str, bytes]) -> None:
+        """Check that this database is sealed with these keys, or with none yet.
+
+        :raises InvalidSetting: when it is sealed, and keys are off
+        :raises KeyMissing: when it is sealed with another key store's keys
+        """
+        meta, ring = statements.meta, self._ring
+        used = kept.get(meta.KEYS)
+        if ring is None:
+            if used is not None:
+                raise InvalidSetting(
+                    "keys", "must be local or vault, because this database is sealed with keys"
+                )
+            return
+        if used is None:
+            if not self.read_only:
+                do = meta.begin_sealing
+                ring.is_all_sealed = self._write(Every.TENANT, do, ring.fingerprint())
+            return
+        if used != ring.fingerprint():
+            raise KeyMissing(
+                "the key store is not the one that this database was sealed with: restore it from "
+                "its backup, or correct keys_path, keys_master_file or vault_url"
+            )
+        ring.is_all_sealed = meta.SEALED in kept
 
     def _prepare_schema(self) -> None:
         with self._translated():
@@ -128,6 +167,8 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     def close(self) -> None:
         if self._made_engine is not None:
             self._made_engine.dispose()
+        if self._ring is not None:
+            self._ring.keys.close()
 
     # Episodes
     append = writes(statements.append.append, _of_write)
@@ -289,7 +330,41 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
         return self._write(Every.TENANT, statements.jobs.renew_lead, job, leader, until=until)
 
     # Erasure and the audit log
-    erase = writes(statements.erasure.erase, of_user)
+    def erase(self, subject: Subject, erasure: Erasure, entry: AuditDraft) -> Erasure:
+        do, reach = statements.erasure, of_user(subject)
+        is_whole = subject.episode_id is None and subject.session_id is None
+        if self._ring is not None and is_whole:
+            begun = self._write(reach, do.begin, subject, erasure)
+            if begun is not None:
+                with suppress(KeyUnavailable):
+                    # The rows go all the same; `shred` destroys the keys later.
+                    self._ring.destroy(begun.key_refs)
+                return self._write(begun.tenant, do.remove_rows, begun)
+        return self._write(reach, do.erase, subject, erasure, entry)
+
+    def shred(self, erasure: Erasure) -> tuple[Erasure, ErasedCopies | None]:
+        if self._ring is None:
+            return erasure, None
+        from ....domain.erasure import ErasedCopies
+
+        copies = ErasedCopies()
+        if erasure.key_refs:
+            at, until = self._ring.destroy(erasure.key_refs)
+            copies = ErasedCopies(unreadable_since=at, keys_kept_until=until)
+        if erasure.keeps_rows:
+            do = statements.erasure.remove_rows
+            erasure = self._write(erasure.tenant, do, erasure)
+        return erasure, copies
+
+    def destroy_doomed(self) -> int:
+        if self._ring is None:
+            return 0
+        refs = self._read(Every.TENANT, statements.scopes.doomed)
+        if refs:
+            self._ring.destroy(refs)
+            self._write(Every.TENANT, statements.scopes.forget_doomed, refs)
+        return len(refs)
+
     left_of = reads(statements.erasure.left_of, of_its_tenant)
     erasures = reads(statements.erasure.erasures, of_tenant_or_all)
     keep_receipt = writes(statements.erasure.keep_receipt, of_its_tenant)

@@ -10,16 +10,28 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cached_property
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    NamedTuple,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+)
 
 from ....domain.errors import StoreCorrupt, StoreError
 from ....ports.models import Clock
 from . import column_values
 from .lazy import Connection, Result, Statement, sa
-from .seals import OFF
+from .seals import OFF, Seals
+
+if TYPE_CHECKING:
+    from .key_ring import KeyRing
 
 P = ParamSpec("P")
 T = TypeVar("T")
+C = TypeVar("C", bound=Connection)
 READING = "octopus_reading"
 """The execution option of read-only connections."""
 _RETRIES = 8
@@ -50,7 +62,7 @@ class CoreConnection:
     def __init__(self, core: sa.Connection) -> None:
         self._core = core
         self.product = core.dialect.name
-        self.seals = OFF
+        self.seals: Seals = OFF
 
     def execute(self, statement: Statement[Any] | sa.Executable, given: Any = None) -> Result:
         made = statement() if isinstance(statement, Statement) else statement
@@ -68,9 +80,19 @@ class CoreConnection:
 class Transactions(ABC):
     """Runs statement functions, each in a transaction of its own."""
 
-    def __init__(self, make_engine: Callable[[], sa.Engine], *, clock: Clock | None = None) -> None:
-        """`make_engine` is called on first use, because most calls on SQLite need no engine."""
+    def __init__(
+        self,
+        make_engine: Callable[[], sa.Engine],
+        *,
+        clock: Clock | None = None,
+        ring: KeyRing | None = None,
+    ) -> None:
+        """`make_engine` is called on first use, because most calls on SQLite need no engine.
+
+        `ring` has the keys of scopes; None seals nothing.
+        """
         self._make_engine = make_engine
+        self._ring = ring
         self._making_engine = threading.Lock()
         self._made_engine: sa.Engine | None = None
         self._clock = clock
@@ -125,8 +147,34 @@ class Transactions(ABC):
         **named: P.kwargs,
     ) -> T:
         check_reach(reach)
+        if self._ring is None:
+            return self._write_once(reach, do, *args, **named)
+        return self._ring.run(lambda: self._write_once(reach, do, *args, **named))
+
+    def _write_once(
+        self,
+        reach: Reach,
+        do: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """Run a transaction, without fetching keys for it."""
         with self._translated():
             return self._retried(lambda: self._attempt_write(reach, do, *args, **named))
+
+    def _sealing(self) -> Callable[[C], C]:
+        """A function that gives the seals of the present call to a connection, in any thread."""
+        if self._ring is None:
+            return _unchanged
+        from .key_ring import ScopeSeals
+
+        ring, held = self._ring, self._ring.held
+
+        def seal(conn: C) -> C:
+            conn.seals = ScopeSeals(conn, ring, held)
+            return conn
+
+        return seal
 
     def _retried(self, attempt: Callable[[], T]) -> T:
         """Run a transaction, again if it lost a race."""
@@ -149,6 +197,17 @@ class Transactions(ABC):
         **named: P.kwargs,
     ) -> T:
         check_reach(reach)
+        if self._ring is None:
+            return self._read_once(reach, do, *args, **named)
+        return self._ring.run(lambda: self._read_once(reach, do, *args, **named))
+
+    def _read_once(
+        self,
+        reach: Reach,
+        do: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
         with self._translated():
             return self._attempt_read(reach, do, *args, **named)
 
@@ -171,7 +230,7 @@ class Transactions(ABC):
     ) -> T:
         """Run `do` in one transaction, without a retry."""
         with self._engine.begin() as conn:
-            return do(CoreConnection(conn), *args, **named)
+            return do(self._sealing()(CoreConnection(conn)), *args, **named)
 
     def _attempt_read(
         self,
@@ -181,7 +240,11 @@ class Transactions(ABC):
         **named: P.kwargs,
     ) -> T:
         with self._reader.connect() as conn:
-            return do(CoreConnection(conn), *args, **named)
+            return do(self._sealing()(CoreConnection(conn)), *args, **named)
+
+
+def _unchanged(conn: C) -> C:
+    return conn
 
 
 def check_reach(reach: Reach) -> None:

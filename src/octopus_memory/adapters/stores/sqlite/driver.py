@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from ..sql import column_values
 from ..sql.lazy import Statement, sa
 from ..sql.results import DriverResult, Reader, conversions, convert_columns, converted_row
-from ..sql.seals import OFF
+from ..sql.seals import OFF, Seals
 from ..sql.statement_cache import Keys, StatementCache
 from .compiled import Compiled, compile_statement, shipped
 
@@ -92,7 +92,7 @@ class DriverConnection:
 
     def __init__(self, raw: sqlite3.Connection) -> None:
         self._raw = raw
-        self.seals = OFF
+        self.seals: Seals = OFF
 
     def execute(self, statement: Statement[Any] | sa.Executable, given: Any = None) -> DriverResult:
         rows: list[Parameters] = given if isinstance(given, list) else [given or {}]

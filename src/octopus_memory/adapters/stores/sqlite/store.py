@@ -26,7 +26,7 @@ from ....ports.values import IndexEntry
 from ..sql import column_values, migrate
 from ..sql.lazy import Connection, needs_snapshot, sa
 from ..sql.store import SqlStore
-from ..sql.transactions import READING, Every, Reach, check_reach
+from ..sql.transactions import READING, Every, Reach
 from . import errors
 from .connections import Connections, FileConnections, MemoryConnection
 from .driver import DriverConnection
@@ -35,6 +35,7 @@ from .identity import FileIdentity
 
 if TYPE_CHECKING:
     from ....domain.erasure import Subject
+    from ..sql.key_ring import KeyRing
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,7 +53,12 @@ class SqliteStore(SqlStore):
     """`path` is a file, or ":memory:" for a store that lives as long as the object."""
 
     def __init__(
-        self, path: str | Path, *, read_only: bool = False, clock: Clock | None = None
+        self,
+        path: str | Path,
+        *,
+        read_only: bool = False,
+        clock: Clock | None = None,
+        ring: KeyRing | None = None,
     ) -> None:
         self._in_memory = str(path) == ":memory:"
         # Absolute, because the working directory may change.
@@ -70,7 +76,7 @@ class SqliteStore(SqlStore):
             else FileConnections(self._connect)
         )
         self._group_commit = GroupCommit(self._connections, self._writing)
-        super().__init__(self._new_engine, clock=clock)
+        super().__init__(self._new_engine, clock=clock, ring=ring)
 
     def _prepare_schema(self) -> None:
         # Most starts find the current schema, and do not import SQLAlchemy.
@@ -164,38 +170,38 @@ class SqliteStore(SqlStore):
                 wait_when_locked(raw)
                 self._connections.give_back(raw)
 
-    def _write(
+    def _write_once(
         self,
-        reach: Reach,
+        reach: Reach,  # noqa: ARG002 - SQLite has no row-level security
         do: Callable[Concatenate[Connection, P], T],
         *args: P.args,
         **named: P.kwargs,
     ) -> T:
-        check_reach(reach)
         self._file.check()
+        # Bound here, because another thread may run it.
+        seal = self._sealing()
         try:
-            done = self._group_commit.write(lambda conn: do(conn, *args, **named))
+            done = self._group_commit.write(lambda conn: do(seal(conn), *args, **named))
         except _DRIVER_ERRORS as error:
             raise self._store_error(error) from error
         # Check before acknowledging: the commit may have gone to a removed file.
         self._file.check()
         return done
 
-    def _read(
+    def _read_once(
         self,
-        reach: Reach,
+        reach: Reach,  # noqa: ARG002
         do: Callable[Concatenate[Connection, P], T],
         *args: P.args,
         **named: P.kwargs,
     ) -> T:
-        check_reach(reach)
         self._file.check()
         try:
             raw = self._connections.take()
             try:
                 if needs_snapshot(do):
                     raw.execute("BEGIN")
-                done = do(DriverConnection(raw), *args, **named)
+                done = do(self._sealing()(DriverConnection(raw)), *args, **named)
                 if raw.in_transaction:
                     raw.execute("COMMIT")
             except BaseException:

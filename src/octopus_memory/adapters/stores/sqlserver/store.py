@@ -18,6 +18,7 @@ from ....ports.privacy import Lead
 from ....ports.values import Append
 from ..sql import schema, types
 from ..sql.lazy import Connection
+from ..sql.scope_seals import LONGEST_NAME
 from ..sql.statements.move import MovePosition, Row, table_at
 from ..sql.store import JobLead, SqlStore
 from ..sql.transactions import READING, Reach
@@ -25,6 +26,7 @@ from . import engine, errors, maintenance
 
 if TYPE_CHECKING:
     from ....ports.values import ImportedEpisode
+    from ..sql.key_ring import KeyRing
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,7 +52,11 @@ class SqlServerStore(SqlStore):
         connect_timeout_seconds: float = 10,
         serialize: str = "auto",
         clock: Clock | None = None,
+        ring: KeyRing | None = None,
     ) -> None:
+        if ring is not None:
+            # Its columns of names have a length.
+            ring.longest_name = LONGEST_NAME
         engines = engine.Engines(
             url,
             serialize=serialize,
@@ -59,7 +65,7 @@ class SqlServerStore(SqlStore):
             connect_seconds=connect_timeout_seconds,
         )
         self._aside, self._snapshots = engines.aside(), engines.reading()
-        super().__init__(engines.writing, clock=clock)
+        super().__init__(engines.writing, clock=clock, ring=ring)
 
     def _prepare_schema(self) -> None:
         with (
@@ -108,7 +114,7 @@ class SqlServerStore(SqlStore):
                 "at once"
             ) from error
 
-    def _read(
+    def _read_once(
         self,
         reach: Reach,
         do: Callable[Concatenate[Connection, P], T],
@@ -117,7 +123,7 @@ class SqlServerStore(SqlStore):
     ) -> T:
         for attempt in range(1, _READ_TRIES + 1):
             try:
-                return super()._read(reach, do, *args, **named)
+                return super()._read_once(reach, do, *args, **named)
             except StoreError as error:
                 cause = error.__cause__
                 again = isinstance(cause, sa.exc.DBAPIError) and self.lost_race(cause)

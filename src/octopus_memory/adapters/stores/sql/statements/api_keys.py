@@ -6,8 +6,9 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from .....domain.errors import KeyMissing
 from ..lazy import Connection, sa, schema, sql, types, without_snapshot
-from ..seals import load_json
+from ..seals import PLAIN, USER, load_json
 from . import audit, meta
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def put(
             role=key.role.value,
             name=key.name,
             agents=None if key.agents is None else json.dumps(key.agents),
-            user=key.user,
+            **_of_person(conn, key),
             hash=secret_hash,
             created_at=key.created_at,
             expires_at=key.expires_at,
@@ -35,6 +36,19 @@ def put(
     )
     if entry is not None:
         audit.append(conn, entry)
+
+
+def _of_person(conn: Connection, key: ApiKey) -> dict[str, Any]:
+    """The columns that name the key's user, sealed with a key of the row's own."""
+    ref, seal = (None, PLAIN) if key.user is None else conn.seals.new_key()
+    if ref is None or key.user is None:
+        return {"user": key.user}
+    sealed = seal.data(USER, key.id, key.user.encode("utf-8", "surrogatepass"))
+    return {
+        "user": conn.seals.user(key.tenant, key.user),
+        "key_ref": ref,
+        "sealed_user": sealed,
+    }
 
 
 @sql
@@ -48,7 +62,7 @@ def find(conn: Connection, key_id: str) -> tuple[ApiKey, bytes] | None:
         # PostgreSQL refuses to compare with it, and no id has one.
         return None
     row = conn.execute(_find, {"id_": key_id}).one_or_none()
-    return None if row is None else (_key(row), row.hash)
+    return None if row is None else (_key(conn, row, is_used=True), row.hash)
 
 
 @without_snapshot
@@ -57,7 +71,7 @@ def listed(conn: Connection, tenant: str | None = None) -> list[ApiKey]:
     found = conn.execute(
         sa.select(schema.keys).where(whose).order_by(schema.keys.c.created_at, schema.keys.c.id)
     )
-    return [_key(row) for row in found]
+    return [_key(conn, row) for row in found]
 
 
 def update(
@@ -108,10 +122,20 @@ def _visit_name(visit: str, until: datetime) -> str:
     return f"{_VISIT}{until:%Y%m%d%H%M%S}:{visit}"
 
 
-def _key(row: sa.Row[Any]) -> ApiKey:
+def _key(conn: Connection, row: sa.Row[Any], *, is_used: bool = False) -> ApiKey:
     # Imported late because only a service has keys.
     from .....domain.identity import AccessRole, ApiKey
 
+    user = row.user
+    if row.key_ref is not None:
+        try:
+            opened = conn.seals.by_ref(row.key_ref).open_data(USER, row.id, bytes(row.sealed_user))
+            user = opened.decode("utf-8", "surrogatepass")
+        except KeyMissing:
+            if is_used:
+                raise
+            # It is listed all the same, so that it can be revoked.
+            user = "cannot be read"
     agents: Any = None if row.agents is None else load_json(row.agents)
     return ApiKey(
         id=row.id,
@@ -119,7 +143,7 @@ def _key(row: sa.Row[Any]) -> ApiKey:
         role=AccessRole(row.role),
         name=row.name,
         agents=None if agents is None else tuple(agents),
-        user=row.user,
+        user=user,
         created_at=row.created_at,
         expires_at=row.expires_at,
         revoked_at=row.revoked_at,

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from .....domain.episode import Scope
 from .. import column_values
-from ..lazy import Connection, sa, schema, sql
+from ..lazy import Connection, Statement, sa, schema, sql
 
 T = TypeVar("T")
 
@@ -48,6 +48,35 @@ def scope_of(conn: Connection, row: Any, scope_id: int) -> Scope:
     """The scope of a row with the columns that name it."""
     user = conn.seals.user_of(scope_id, row.user)
     return Scope(tenant=row.tenant, agent=row.agent, user=user)
+
+
+def with_keys(
+    conn: Connection,
+    found: Sequence[Any],
+    statement: Statement[Any] | Any,
+    number: sa.ColumnElement[int],
+    given: dict[str, Any] | None = None,
+) -> Sequence[Any]:
+    """The rows that a statement found, without those of scopes whose keys are lost.
+
+    Such scopes are left out by asking again, so that they never fill a page of others. `number`
+    is the statement's column with the scope's number.
+    """
+    lost: set[int] = set()
+    while conn.seals.are_on and found:
+        ids = {_number(row) for row in found}
+        gone = ids.difference(conn.seals.readable(ids))
+        if not gone:
+            break
+        lost |= gone
+        made = statement() if isinstance(statement, Statement) else statement
+        found = conn.execute(made.where(number.not_in(sorted(lost))), given).all()
+    return found
+
+
+def _number(row: Any) -> int:
+    found: int = row.scope_id if hasattr(row, "scope_id") else row.id
+    return found
 
 
 @cache

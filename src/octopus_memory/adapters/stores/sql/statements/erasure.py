@@ -59,6 +59,79 @@ def erase(conn: Connection, subject: Subject, erasure: Erasure, entry: AuditDraf
     return record(conn, done, entry)
 
 
+def begin(conn: Connection, subject: Subject, erasure: Erasure) -> Erasure | None:
+    """Record the erasure of a user whose scopes have keys, before it destroys any.
+
+    None if the user has no key: then `erase` does it all.
+    """
+    user = conn.seals.user(subject.tenant, subject.user)
+    known, keys = schema.scopes, schema.keys
+    wanted = [known.c.tenant == subject.tenant, known.c.user == user]
+    if subject.agent is not None:
+        wanted.append(known.c.agent == subject.agent)
+    found = conn.execute(
+        sa.select(known.c.id, known.c.key_ref).where(*wanted).order_by(known.c.id).with_for_update()
+    ).all()
+    refs = [row.key_ref for row in found]
+    if subject.agent is None:
+        mine = sa.select(keys.c.key_ref).where(keys.c.tenant == subject.tenant, keys.c.user == user)
+        refs += conn.execute(mine).scalars()
+    if not refs or None in refs:
+        return None
+    for row in found:
+        own = sa.select(schema.episodes.c.id).where(schema.episodes.c.scope_id == row.id)
+        holds.check(conn, subject.tenant, subject.user, list(conn.execute(own).scalars()))
+    begun = replace(
+        erasure,
+        key_refs=tuple(refs),
+        kept_user=user if subject.agent is None else None,
+        keeps_rows=True,
+        scope_ids=tuple(row.id for row in found),
+    )
+    _insert(conn, begun)
+    # So that no process keeps them in memory, even if this one is killed before the rows go.
+    conn.execute(
+        sa.update(known)
+        .where(known.c.id.in_(begun.scope_ids))
+        .values(version=known.c.version + 1, epoch=known.c.epoch + 1)
+    )
+    meta.count_removal(conn)
+    return begun
+
+
+def remove_rows(conn: Connection, begun: Erasure) -> Erasure:
+    """Remove the rows of an erasure whose keys were destroyed; again, nothing is left to remove."""
+    from .....domain.audit import AuditDraft
+
+    table = schema.erasures
+    this = sa.and_(table.c.id == begun.id, table.c.tenant == begun.tenant)
+    row = conn.execute(sa.select(table).where(this).with_for_update()).one_or_none()
+    stored = begun if row is None else _erasure(row)
+    if not stored.keeps_rows:
+        return stored
+    found = conn.execute(
+        sa.select(schema.scopes.c.id, schema.scopes.c.next_seq)
+        .where(schema.scopes.c.id.in_(stored.scope_ids), schema.scopes.c.tenant == stored.tenant)
+        .order_by(schema.scopes.c.id)
+        .with_for_update()
+    ).all()
+    removed = _remove_scopes(conn, stored, found)
+    if stored.kept_user is not None:
+        removed[_KEYS] = _drop_api_keys(conn, stored.tenant, stored.kept_user)
+    done = replace(stored, removed=removed, keeps_rows=False, number=meta.count_removal(conn))
+    conn.execute(sa.update(table).where(this).values(facts=rows.dump_json(_facts(done))))
+    entry = AuditDraft(
+        at=done.at,
+        tenant=done.tenant,
+        actor=done.actor,
+        action="erase",
+        subject=done.subject,
+        detail={"erasure": str(done.id), "removed": dict(removed)},
+    )
+    audit.append(conn, entry)
+    return done
+
+
 def record(conn: Connection, done: Erasure, entry: AuditDraft) -> Erasure:
     """Store an erasure as unfinished, and its entry in the audit log."""
     if any(done.removed.values()):
@@ -67,6 +140,12 @@ def record(conn: Connection, done: Erasure, entry: AuditDraft) -> Erasure:
         # Rows that were removed earlier may still be in the files.
         number = meta.number(conn, meta.REMOVALS)
     done = replace(done, number=number)
+    _insert(conn, done)
+    audit.append(conn, replace(entry, detail={**entry.detail, "removed": dict(done.removed)}))
+    return done
+
+
+def _insert(conn: Connection, done: Erasure) -> None:
     conn.execute(
         sa.insert(schema.erasures).values(
             id=done.id,
@@ -77,8 +156,6 @@ def record(conn: Connection, done: Erasure, entry: AuditDraft) -> Erasure:
             is_finished=False,
         )
     )
-    audit.append(conn, replace(entry, detail={**entry.detail, "removed": dict(done.removed)}))
-    return done
 
 
 def _facts(done: Erasure) -> dict[str, Json]:
@@ -91,6 +168,9 @@ def _facts(done: Erasure) -> dict[str, Json]:
         "actor": done.actor,
         "physical": done.physical,
         "number": done.number,
+        "key_refs": list(done.key_refs),
+        "kept_user": done.kept_user,
+        "keeps_rows": done.keeps_rows,
     }
 
 
@@ -108,19 +188,25 @@ def _erase_scopes(conn: Connection, subject: Subject, erasure: Erasure) -> Erasu
     for row in found:
         own = sa.select(schema.episodes.c.id).where(schema.episodes.c.scope_id == row.id)
         holds.check(conn, subject.tenant, subject.user, list(conn.execute(own).scalars()))
+    removed = _remove_scopes(conn, erasure, found)
+    if subject.agent is None:
+        removed[_KEYS] = _drop_api_keys(conn, subject.tenant, user)
+    return replace(erasure, removed=removed, scope_ids=tuple(row.id for row in found))
+
+
+def _remove_scopes(conn: Connection, erasure: Erasure, found: Sequence[rows.Row]) -> dict[str, int]:
+    """Delete every row of these scopes, which are locked; returns the number by table."""
     removed = dict.fromkeys((*_tables(), "scopes"), 0)
     for row in found:
         for name, table in _tables().items():
-            removed[name] += conn.execute(_of_scope(table, row.id, subject.tenant)).rowcount
+            removed[name] += conn.execute(_of_scope(table, row.id, erasure.tenant)).rowcount
         removed["scopes"] += conn.execute(
             sa.delete(schema.scopes).where(schema.scopes.c.id == row.id)
         ).rowcount
         mirror.queue_removal(
-            conn, subject.tenant, row.id, None, before_seq=row.next_seq, now=erasure.at
+            conn, erasure.tenant, row.id, None, before_seq=row.next_seq, now=erasure.at
         )
-    if subject.agent is None:
-        removed[_KEYS] = _drop_api_keys(conn, subject)
-    return replace(erasure, removed=removed, scope_ids=tuple(row.id for row in found))
+    return removed
 
 
 def _of_scope(table: sa.Table, scope_id: int, tenant: str) -> sa.Delete:
@@ -132,11 +218,10 @@ def _of_scope(table: sa.Table, scope_id: int, tenant: str) -> sa.Delete:
     return gone.where(table.c.episode_id.in_(own))
 
 
-def _drop_api_keys(conn: Connection, subject: Subject) -> int:
-    """Delete the API keys that name the subject as their user."""
+def _drop_api_keys(conn: Connection, tenant: str, user: str) -> int:
+    """Delete the API keys of a user, whom `user` names as their rows do."""
     keys = schema.keys
-    user = conn.seals.user(subject.tenant, subject.user)
-    mine = sa.delete(keys).where(keys.c.tenant == subject.tenant, keys.c.user == user)
+    mine = sa.delete(keys).where(keys.c.tenant == tenant, keys.c.user == user)
     return conn.execute(mine).rowcount
 
 
@@ -158,8 +243,12 @@ def _erase_episode(
     removed = {"waiting work": _count(conn, schema.work, _own_work(scope_id, episode_id))}
     removed |= remove.episode(conn, scope, scope_id, episode_id, now=erasure.at)
     removed["sessions"] = remove.empty_session(conn, scope_id, known.session_id)
+    ref = conn.seals.key_of(scope_id)
     removed["scopes"] = _remove_empty_scope(conn, scope_id)
-    return replace(erasure, removed=removed, scope_ids=(scope_id,), episode_id=episode_id)
+    refs = (ref,) if ref is not None and removed["scopes"] else ()
+    return replace(
+        erasure, removed=removed, scope_ids=(scope_id,), episode_id=episode_id, key_refs=refs
+    )
 
 
 def _erase_session(
@@ -186,8 +275,16 @@ def _erase_session(
     this = {"scope_": locked.id, "session_": name}
     removed["message keys"] = conn.execute(message_keys.drop_of_session, this).rowcount
     removed["sessions"] = remove.empty_session(conn, locked.id, name)
+    ref = conn.seals.key_of(locked.id)
     removed["scopes"] = _remove_empty_scope(conn, locked.id)
-    return replace(erasure, removed=removed, scope_ids=(locked.id,), episode_ids=tuple(ids))
+    refs = (ref,) if ref is not None and removed["scopes"] else ()
+    return replace(
+        erasure,
+        removed=removed,
+        scope_ids=(locked.id,),
+        episode_ids=tuple(ids),
+        key_refs=refs,
+    )
 
 
 def _own_work(scope_id: int, episode_id: UUID) -> list[sa.ColumnElement[bool]]:
@@ -323,5 +420,8 @@ def _erasure(row: sa.Row[Any]) -> Erasure:
         actor=facts["actor"],
         physical=facts["physical"],
         number=facts["number"],
+        key_refs=tuple(facts.get("key_refs", ())),
+        kept_user=facts.get("kept_user"),
+        keeps_rows=facts.get("keeps_rows", False),
         receipt=None if row.receipt is None else load_json(row.receipt),
     )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from .....domain.errors import EpisodeNotFound, LegalHold
+from .....domain.errors import EpisodeNotFound, KeyMissing, LegalHold
 from ..lazy import Connection, sa, schema, sql, without_snapshot
-from . import audit, common
+from ..seals import REASON
+from . import audit, common, scopes
 
 if TYPE_CHECKING:
     from .....domain.audit import AuditDraft
@@ -56,9 +58,8 @@ def place(conn: Connection, hold: Hold, *, entry: AuditDraft | None = None) -> N
         sa.insert(schema.holds).values(
             id=hold.id,
             tenant=hold.tenant,
-            user=hold.user,
+            **_of_person(conn, hold.id, hold.tenant, hold.user, hold.reason),
             episode_id=hold.episode_id,
-            reason=hold.reason,
             placed_at=hold.placed_at,
             placed_by=hold.placed_by,
         )
@@ -69,20 +70,33 @@ def place(conn: Connection, hold: Hold, *, entry: AuditDraft | None = None) -> N
 
 def _wait_for_removals(conn: Connection, hold: Hold) -> None:
     """Wait for removals that checked for holds before this one was placed."""
-    scopes, episodes = schema.scopes, schema.episodes
-    about = sa.select(scopes.c.id).where(scopes.c.tenant == hold.tenant)
+    known, episodes = schema.scopes, schema.episodes
+    about = sa.select(known.c.id).where(known.c.tenant == hold.tenant)
     if hold.user is not None:
-        about = about.where(scopes.c.user == conn.seals.user(hold.tenant, hold.user))
+        about = about.where(known.c.user == conn.seals.user(hold.tenant, hold.user))
     else:
         own = sa.select(episodes.c.scope_id).where(episodes.c.id == hold.episode_id)
-        about = about.where(scopes.c.id == own.scalar_subquery())
-    conn.execute(about.order_by(scopes.c.id).with_for_update()).all()
+        about = about.where(known.c.id == own.scalar_subquery())
+    conn.execute(about.order_by(known.c.id).with_for_update()).all()
+
+
+def _of_person(
+    conn: Connection, hold_id: UUID, tenant: str, user: str | None, reason: str
+) -> dict[str, Any]:
+    """The columns that tell of a person, sealed with a key of the hold's own."""
+    ref, seal = conn.seals.new_key()
+    if ref is None:
+        return {"user": user, "reason": reason}
+    told = seal.text(REASON, hold_id, json.dumps([user, reason]))
+    kept = None if user is None else conn.seals.user(tenant, user)
+    return {"user": kept, "reason": told, "key_ref": ref}
 
 
 def lift(conn: Connection, tenant: str, hold_id: UUID, *, entry: AuditDraft | None = None) -> bool:
-    done = conn.execute(
-        sa.delete(schema.holds).where(schema.holds.c.tenant == tenant, schema.holds.c.id == hold_id)
-    )
+    own = schema.holds.c.tenant == tenant, schema.holds.c.id == hold_id
+    if conn.seals.are_on:
+        scopes.doom(conn, conn.execute(sa.select(schema.holds.c.key_ref).where(*own)).scalar())
+    done = conn.execute(sa.delete(schema.holds).where(*own))
     if done.rowcount and entry is not None:
         audit.append(conn, entry)
     return done.rowcount > 0
@@ -95,18 +109,27 @@ def list_holds(conn: Connection, tenant: str) -> list[Hold]:
         .where(schema.holds.c.tenant == tenant)
         .order_by(schema.holds.c.placed_at, schema.holds.c.id)
     )
-    return [_hold(row) for row in found]
+    return [_hold(conn, row) for row in found]
 
 
-def _hold(row: sa.Row[Any]) -> Hold:
+def _hold(conn: Connection, row: sa.Row[Any]) -> Hold:
     from .....domain.retention import Hold
 
+    user, reason = row.user, row.reason
+    try:
+        seal = conn.seals.by_ref(row.key_ref)
+    except KeyMissing as error:
+        # It still holds what it held.
+        reason = f"cannot be read: {error}"
+    else:
+        if row.key_ref is not None:
+            user, reason = json.loads(seal.open_text(REASON, row.id, reason))
     return Hold(
         id=row.id,
         tenant=row.tenant,
-        user=row.user,
+        user=user,
         episode_id=row.episode_id,
-        reason=row.reason,
+        reason=reason,
         placed_at=row.placed_at,
         placed_by=row.placed_by,
     )
@@ -123,16 +146,16 @@ def check(conn: Connection, tenant: str, user: str, episode_ids: Sequence[UUID])
 
 def is_held() -> sa.ColumnElement[bool]:
     """True if a hold applies to an episode, which the query joins with its scope."""
-    episodes, scopes = schema.episodes, schema.scopes
+    episodes, known = schema.episodes, schema.scopes
     return (
         sa.select(sa.literal(1))
         .where(
             _by_user_or_episode(
-                schema.holds.c.tenant == scopes.c.tenant,
-                schema.holds.c.user == scopes.c.user,
+                schema.holds.c.tenant == known.c.tenant,
+                schema.holds.c.user == known.c.user,
                 schema.holds.c.episode_id == episodes.c.id,
             )
         )
-        .correlate(episodes, scopes)
+        .correlate(episodes, known)
         .exists()
     )

@@ -150,8 +150,11 @@ def unindexed_turns(
     conn: Connection, scope: Scope | None = None, *, episode_id: UUID | None = None, limit: int
 ) -> list[UnindexedTurns]:
     given: dict[str, Any] = {"limit_": limit}
+    found: Iterable[rows.Row]
     if scope is None:
-        found = conn.execute(_unindexed, given)
+        found = common.with_keys(
+            conn, conn.execute(_unindexed, given).all(), _unindexed, schema.scopes.c.id, given
+        )
     elif episode_id is None:
         found = conn.execute(_unindexed_in_scope, given | common.scope_params(conn, scope))
     else:
@@ -204,7 +207,8 @@ def _index(
     new = _NewRows([], [])
     for found, entries in done:
         scope_id, scope = found.scope_id, found.scope
-        seq = as_read.get((scope_id, found.epoch, scope.tenant, scope.agent, scope.user))
+        user = conn.seals.user(scope.tenant, scope.user)
+        seq = as_read.get((scope_id, found.epoch, scope.tenant, scope.agent, user))
         waits = said.pop(found.episode_id, None)
         if seq is None or waits is None or waits.at != (scope_id, found.first):
             continue

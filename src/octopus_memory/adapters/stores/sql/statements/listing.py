@@ -80,13 +80,16 @@ def open_episodes(
     given: dict[str, Any] = {"touched_": touched_before, "opened_": opened_before, "limit_": limit}
     if after is not None:
         given["after_"] = after
+    statement = _open_after if after else _open
+    number = schema.episodes.c.scope_id
+    found = common.with_keys(conn, conn.execute(statement, given).all(), statement, number, given)
     return [
         OpenEpisode(
             episode=rows.episode(conn, row, common.scope_of(conn, row, row.scope_id)),
             opened_at=row.opened_at,
             touched_at=row.touched_at,
         )
-        for row in conn.execute(_open_after if after else _open, given)
+        for row in found
     ]
 
 
@@ -143,8 +146,12 @@ def locate(
     located: dict[UUID, Scope] = {}
     for some in common.chunks(episode_ids):
         found = conn.execute(statement.where(schema.episodes.c.id.in_(some))).all()
-        conn.seals.readable({row.scope_id for row in found})
-        located |= {row.id: common.scope_of(conn, row, row.scope_id) for row in found}
+        there = conn.seals.readable({row.scope_id for row in found})
+        located |= {
+            row.id: common.scope_of(conn, row, row.scope_id)
+            for row in found
+            if row.scope_id in there
+        }
     return located
 
 
@@ -168,8 +175,7 @@ def scopes(
         statement = statement.where(schema.scopes.c.tenant == tenant)
     if user is not None:
         statement = statement.where(schema.scopes.c.user == conn.seals.user(tenant or "", user))
-    found = conn.execute(statement).all()
-    conn.seals.readable([row.id for row in found])
+    found = common.with_keys(conn, conn.execute(statement).all(), statement, schema.scopes.c.id)
     return [(row.id, common.scope_of(conn, row, row.id)) for row in found]
 
 
@@ -195,7 +201,7 @@ def any_page(conn: Connection, query: EpisodeQuery) -> tuple[list[Episode], int]
     )
     # Not every dialect has a page of no rows.
     read = () if query.limit == 0 else conn.execute(page).all()
-    conn.seals.readable({row.scope_id for row in read})
+    read = common.with_keys(conn, read, page, schema.episodes.c.scope_id)
     found = [rows.episode(conn, row, common.scope_of(conn, row, row.scope_id)) for row in read]
     is_whole = not query.offset and (query.limit is None or len(found) < query.limit)
     if is_whole or not query.count:
@@ -218,7 +224,10 @@ def _wanted(
     if of.user is not None:
         wanted.append(scopes.user == conn.seals.user(of.tenant, of.user))
     if query.leave_out_sessions:
-        wanted.append(schema.episodes.c.session_id.not_in(query.leave_out_sessions))
+        left_out: Sequence[str] = list(query.leave_out_sessions)
+        if isinstance(query.of, Scope):
+            left_out = conn.seals.find(query.of).names(left_out)
+        wanted.append(schema.episodes.c.session_id.not_in(left_out))
     if not query.include_archived:
         wanted.append(schema.episodes.c.is_archived.is_(False))
     return wanted

@@ -8,8 +8,10 @@ from typing import Any
 from .....ports.admin import StoreState
 from ..lazy import Connection, sa, schema, sql, without_snapshot
 
-SALT, MODEL, MIRROR, REMOVALS, COMPACTED, OWN_WORDS, LOST = (
+SALT, KEYS, SEALED, MODEL, MIRROR, REMOVALS, COMPACTED, OWN_WORDS, LOST = (
     "salt",
+    "scope_keys",
+    "all_sealed",
     "embedding_model",
     "mirror",
     "removals",
@@ -77,9 +79,30 @@ def salt(conn: Connection) -> bytes:
 def make_salt(conn: Connection) -> bytes:
     salt = get(conn, SALT)
     if salt is None:
-        salt = os.urandom(32)
+        salt = conn.seals.sealed_salt(os.urandom(32))
         put(conn, SALT, salt)
     return salt
+
+
+@sql
+def _of_keys() -> sa.Select[Any]:
+    return sa.select(schema.meta).where(schema.meta.c.name.in_([SALT, KEYS, SEALED]))
+
+
+@without_snapshot
+def keys(conn: Connection) -> dict[str, bytes]:
+    """The records that opening a database reads: its secret, and what seals it."""
+    return {row.name: bytes(row.value) for row in conn.execute(_of_keys)}
+
+
+def begin_sealing(conn: Connection, fingerprint: bytes) -> bool:
+    """Record the key store by its fingerprint; True if the database has no user yet."""
+    put(conn, KEYS, fingerprint)
+    for table in (schema.scopes, schema.holds, schema.keys):
+        if conn.execute(sa.select(sa.literal(1)).select_from(table).limit(1)).first():
+            return False
+    put(conn, SEALED, b"1")
+    return True
 
 
 def count_removal(conn: Connection) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .....domain.episode import Scope
@@ -49,7 +50,13 @@ def people(
     limit: int,
     most_read: int = MOST_READ,
 ) -> ScopeSearch:
-    wanted = _wanted(tenant, agents, user)
+    if conn.seals.are_on and (starts or contains):
+        # Names are stored as keyed hashes: only a whole one can be looked for.
+        user, starts, contains = user or starts or contains, "", ""
+    kept = None if user is None else conn.seals.user(tenant, user)
+    if after is not None:
+        after = replace(after, user=conn.seals.user(tenant, after.user))
+    wanted = _wanted(tenant, agents, kept)
     if starts:
         name = schema.scopes.c.user
         # A range, because not every product has LIKE for the type of a name.
@@ -122,7 +129,10 @@ def _page(
 ) -> ScopeSearch:
     from .....domain.episode import ScopeSearch
 
-    reached = None if last is None else Scope(tenant=tenant, agent=last.agent, user=last.user)
+    reached = None
+    if last is not None:
+        user = conn.seals.user_of(last.id, last.user)
+        reached = Scope(tenant=tenant, agent=last.agent, user=user)
     return ScopeSearch(found=_overviews(conn, tenant, found), reached=reached)
 
 
@@ -141,7 +151,8 @@ def _wanted(
 def _named(
     conn: Connection, wanted: list[sa.ColumnElement[bool]], after: Scope | None, limit: int
 ) -> Sequence[sa.Row[Any]]:
-    return conn.execute(_in_order(wanted, after).limit(limit)).all()
+    page = _in_order(wanted, after).limit(limit)
+    return common.with_keys(conn, conn.execute(page).all(), page, schema.scopes.c.id)
 
 
 def _in_order(wanted: list[sa.ColumnElement[bool]], after: Scope | None) -> sa.Select[Any]:
@@ -168,7 +179,8 @@ def _overviews(
 
     return tuple(
         ScopeOverview(
-            scope=Scope(tenant=tenant, agent=row.agent, user=row.user), **counts.get(row.id, {})
+            scope=Scope(tenant=tenant, agent=row.agent, user=conn.seals.user_of(row.id, row.user)),
+            **counts.get(row.id, {}),
         )
         for row in found
     )

@@ -103,6 +103,11 @@ def _late() -> sa.Select[Any]:
 
 
 @sql
+def _late_sealed() -> sa.Select[Any]:
+    return _rows().where(_listed(), schema.recall.c.model_id == _model_id())
+
+
+@sql
 def _models() -> sa.Select[Any]:
     return sa.select(schema.models.c.id, schema.models.c.name)
 
@@ -162,6 +167,8 @@ def block(
     alive: bool = False,
 ) -> tuple[RecallState, RecallBlock]:
     mine = common.scope_params(conn, scope)
+    is_sealed = conn.seals.are_on
+    ask_late = _late_sealed if is_sealed else _late
     if seqs is None:
         between = {"after_": after, "up_to_": LAST_SEQ if up_to is None else up_to}
         wanted: list[Asked] = [(_between, mine | between)]
@@ -171,15 +178,17 @@ def block(
         conn,
         (_state, mine),
         *wanted,
-        *((_late, mine | {"seqs": some, "model_": model}) for some in common.chunks(late)),
+        *((ask_late, mine | {"seqs": some, "model_": model}) for some in common.chunks(late)),
     )
-    read = _block(
-        conn,
-        [row for some in found[: len(wanted)] for row in some.fetchall()],
-        [row for some in found[len(wanted) :] for row in some.fetchall()],
-        _existing_seqs(conn, scope, after) if alive else None,
-    )
-    return _state_of(known.one_or_none()) or _NEVER_WRITTEN, read
+    rows: Sequence[Any] = [row for some in found[: len(wanted)] for row in some.fetchall()]
+    since: Sequence[Any] = [row for some in found[len(wanted) :] for row in some.fetchall()]
+    state = _state_of(known.one_or_none()) or _NEVER_WRITTEN
+    if is_sealed:
+        seal = conn.seals.of(state.scope_id)
+        rows = seal.open_recall_rows(rows)
+        since = [(row[0], row[-1]) for row in seal.open_recall_rows(since)]
+    alive_seqs = _existing_seqs(conn, scope, after) if alive else None
+    return state, _block(conn, rows, since, alive_seqs)
 
 
 def _existing_seqs(conn: Connection, scope: Scope, newest: int) -> NDArray[np.int64]:

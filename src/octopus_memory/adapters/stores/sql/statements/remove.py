@@ -8,7 +8,7 @@ from uuid import UUID
 from .....domain.episode import Scope
 from .....ports.recall_rows import RowPart
 from ..lazy import Connection, results_of, sa, schema, sql
-from . import close, common, facts, ledger, message_keys
+from . import close, common, facts, ledger, message_keys, scopes
 
 
 @sql
@@ -108,7 +108,9 @@ def empty_session(conn: Connection, scope_id: int, session_id: str) -> int:
 
 def empty_scope(conn: Connection, scope_id: int) -> int:
     """Delete a scope that has neither an episode nor a fact; returns how many."""
+    ref = conn.seals.key_of(scope_id)
     gone = conn.execute(_drop_empty_scope, {"scope_": scope_id}).rowcount
     if gone:
+        scopes.doom(conn, ref)
         ledger.drop_of_scope(conn, scope_id)
     return gone

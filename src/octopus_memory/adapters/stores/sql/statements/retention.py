@@ -113,13 +113,16 @@ def aged(
     )
     from .....domain.retention import Aged
 
+    found = common.with_keys(
+        conn, conn.execute(statement).all(), statement, schema.episodes.c.scope_id
+    )
     return [
         Aged(
             episode=rows.episode(conn, row, common.scope_of(conn, row, row.scope_id)),
             stage=stage,
             since=row.since,
         )
-        for row in conn.execute(statement)
+        for row in found
     ]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from .....domain.episode import Scope
 from ..lazy import Connection, sa, schema, sql
-from . import common
+from . import common, meta
 
 
 @sql
@@ -35,6 +37,68 @@ def _lock_scope() -> sa.Select[Any]:
 @sql
 def _insert_scope() -> Any:
     return sa.insert(schema.scopes).returning(schema.scopes.c.id)
+
+
+@cache
+def _place() -> sa.Select[Any]:
+    names = ("id", "tenant", "agent", "user", "key_ref", "sealed_user")
+    return sa.select(*(schema.scopes.c[name] for name in names))
+
+
+@sql
+def _by_names() -> sa.Select[Any]:
+    return _place().where(common.this_scope())
+
+
+@sql
+def _by_ids() -> sa.Select[Any]:
+    return _place().where(schema.scopes.c.id.in_(sa.bindparam("ids", expanding=True)))
+
+
+def rows_of_names(conn: Connection, kept: Scope) -> Sequence[Any]:
+    """What a scope's row says of its key; `kept` has the user as the row has it."""
+    names = {"tenant_": kept.tenant, "agent_": kept.agent, "user_": kept.user}
+    return conn.execute(_by_names, names).all()
+
+
+def rows_of_ids(conn: Connection, ids: Sequence[int]) -> list[Any]:
+    """As `rows_of_names`, for the scopes of these numbers that exist."""
+    found: list[Any] = []
+    for some in common.chunks(ids):
+        found += conn.execute(_by_ids, {"ids": list(some)}).all()
+    return found
+
+
+def user_forms(conn: Connection, tenant: str, forms: Sequence[str]) -> set[str]:
+    """Those of the forms of a user's name that any row has."""
+    found: set[str] = set()
+    for table in (schema.scopes, schema.holds, schema.keys):
+        these = sa.select(table.c.user).where(table.c.tenant == tenant, table.c.user.in_(forms))
+        found.update(conn.execute(these).scalars())
+    return found
+
+
+DOOMED = "doomed:"
+"""Begins the name of the record of a key that is to be destroyed, because its rows are removed."""
+
+
+def doom(conn: Connection, ref: str | None) -> None:
+    """Record that a key is to be destroyed."""
+    if ref is not None:
+        meta.put(conn, DOOMED + ref, b"")
+
+
+def doomed(conn: Connection) -> list[str]:
+    """The keys that are to be destroyed."""
+    names = schema.meta.c.name
+    found = sa.select(names).where(names > DOOMED, names < DOOMED + chr(0x7F))
+    return [name.removeprefix(DOOMED) for name in conn.execute(found).scalars()]
+
+
+def forget_doomed(conn: Connection, refs: Sequence[str]) -> None:
+    """Remove the records of keys that are destroyed."""
+    for some in common.chunks([DOOMED + ref for ref in refs]):
+        conn.execute(sa.delete(schema.meta).where(schema.meta.c.name.in_(some)))
 
 
 def take_rows(conn: Connection, scope: Scope, count: int, *, epochs: int = 0) -> tuple[int, int]:
