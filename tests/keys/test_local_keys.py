@@ -18,7 +18,6 @@ from octopus_memory.adapters.keys.local import LocalKeys
 from octopus_memory.adapters.keys.masters import MasterFile, MasterText, new_master
 from octopus_memory.domain.errors import (
     InvalidSetting,
-    KeyDestroyed,
     KeyMissing,
     KeyUnavailable,
 )

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..ports.admin import StoreState, StoreStats
     from ..ports.recall_rows import Backlog, WorkKind
     from .core.counts import Counts
+    from .encryption import EncryptProgress
     from .inspection import Inspection
     from .privacy.api_keys import ApiKeys
     from .retention import Progress
@@ -281,6 +282,22 @@ class Memory:
     def worker_state(self) -> WorkerState | None:
         """State of this process's background worker; None if it has none."""
         return None if self._worker is None else self._worker.state
+
+    def encrypt(
+        self, progress: Callable[[EncryptProgress], object] | None = None, *, actor: str = "library"
+    ) -> EncryptProgress:
+        """Seal users that were stored before keys were on; `progress` is called after each step.
+
+        All can be read and written meanwhile, by processes that have keys on too: no other may have
+        the database open. An interrupted call is continued by the next. At the end the files are
+        rewritten, so that they hold nothing of what was readable.
+
+        :raises InvalidSetting: where keys are off
+        :raises KeyUnavailable: when the key store does not answer
+        """
+        from .encryption import encrypt
+
+        return encrypt(self.runtime, progress, actor=actor)
 
     def now(self) -> datetime:
         """Return the time by this memory's clock."""

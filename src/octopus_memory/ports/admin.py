@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..domain.episode import Scope
+from ..domain.errors import InvalidSetting
 from ..domain.message import Json
 from .recall_rows import Backlog, WorkKind
 
@@ -98,6 +99,25 @@ class Registry(ABC):
     @abstractmethod
     def prune_idempotency_keys(self, *, before: datetime) -> int:
         """Delete idempotency keys used before then; returns how many."""
+
+    @property
+    def has_keys(self) -> bool:
+        """True if what is written of a scope is sealed with the scope's own key."""
+        return False
+
+    def unsealed(self) -> int:
+        """How many scopes were written without a key and are not wholly sealed yet."""
+        return 0
+
+    def encrypt(self) -> Iterator[int]:
+        """Seal scopes that were written without keys, in steps; yields the rows of each.
+
+        Every step is one transaction, and can be repeated by any process. All can be read and
+        written meanwhile, by processes that have the keys.
+
+        :raises InvalidSetting: in a store without keys
+        """
+        raise InvalidSetting("keys", "must be local or vault, to seal a database")
 
     @abstractmethod
     def compact(self) -> bool:

@@ -20,6 +20,8 @@ from ...domain.errors import (
     EpisodeChanged,
     EpisodeNotFound,
     InvalidSetting,
+    KeyMissing,
+    KeyUnavailable,
     StoreCorrupt,
     StoreError,
     for_log,
@@ -37,6 +39,8 @@ from ..write import close, index_turns
 
 log = logging.getLogger(__name__)
 
+_UNREADABLE = (KeyMissing, StoreCorrupt)
+"""A text that is damaged, or whose user's key is lost, does not hold up the others."""
 _LEASE = timedelta(seconds=60)
 _EMBED_BATCH = 64
 _MOST_ATTEMPTS = 8
@@ -138,7 +142,7 @@ def _texts(runtime: Runtime, claimed: Sequence[Work]) -> tuple[list[tuple[Work, 
     """Return the texts of the work whose turn or summary exists, and the work that is damaged."""
     try:
         return list(texts_of(runtime, claimed, runtime.store.turns_of(claimed))), []
-    except StoreCorrupt:
+    except _UNREADABLE:
         pass
     ready: list[tuple[Work, str]] = []
     damaged: list[Work] = []
@@ -160,7 +164,7 @@ def _text_alone(runtime: Runtime, work: Work) -> list[tuple[Work, str]] | None:
         try:
             turns = runtime.store.turns_at(work.scope, places)
             return list(texts_of(runtime, [work], turns))
-        except StoreCorrupt:
+        except _UNREADABLE:
             continue
     return None
 
@@ -222,10 +226,10 @@ def _readable(runtime: Runtime, claimed: Sequence[Work]) -> list[Turn]:
     """Read the turns of the work, without those that are damaged."""
     try:
         return runtime.store.turns_of(claimed)
-    except StoreCorrupt:
+    except _UNREADABLE:
         found: list[Turn] = []
         for work in claimed:
-            with suppress(StoreCorrupt):
+            with suppress(*_UNREADABLE):
                 found += runtime.store.turns_at(work.scope, [(work.episode_id, work.ordinal)])
         return found
 
@@ -269,12 +273,12 @@ def _improve(runtime: Runtime, model: Summarizer, work: Work, worker_id: str) ->
             runtime.store.finish([work])
             return False
         made = model.summarize(turns, timeout=runtime.timeouts.in_background)
-    except StoreCorrupt:
+    except _UNREADABLE:
         log.warning("an episode is damaged, and gets no better summary")
         _give_back(runtime, [work], worker_id)
         return False
-    except StoreError:
-        # The database failed, not this episode.
+    except (KeyUnavailable, StoreError):
+        # The database or the key store failed, not this episode.
         raise
     except Exception as error:  # noqa: BLE001 - any failure of a model is tried again
         log.warning("summarizer %s failed: %s", model.name, for_log(error))
@@ -320,7 +324,7 @@ def close_idle(runtime: Runtime, *, between: Callable[[], None] = lambda: None) 
         except (EpisodeChanged, EpisodeNotFound):
             # It continued or was erased since it was read.
             pass
-        except (StoreCorrupt, InvalidSetting) as error:
+        except (*_UNREADABLE, InvalidSetting) as error:
             # A damaged episode must not keep the others open.
             log.warning("closing an idle episode failed: %s", type(error).__name__)
         between()

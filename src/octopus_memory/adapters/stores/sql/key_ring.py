@@ -231,6 +231,11 @@ class KeyRing:
     def place(self, scope_id: int, held: Held) -> Place | None:
         return held.places.get(scope_id) or self._places.get(scope_id)
 
+    def forget_place(self, scope_id: int) -> bool:
+        """Read a scope's row again the next time; False if it was not known."""
+        with self._lock:
+            return self._places.pop(scope_id, None) is not None
+
     def number(self, scope: Scope, held: Held) -> int | None:
         """A scope's number, by the names of its row."""
         mine = [place.id for place in held.places.values() if place.scope == scope]
@@ -274,7 +279,13 @@ class ScopeSeals(Seals):
 
     def of(self, scope_id: int) -> Seal:
         place = self._place(scope_id)
-        return PLAIN if place is None else self._seal_of(place)
+        try:
+            return PLAIN if place is None else self._seal_of(place)
+        except KeyMissing:
+            # Its row may be gone since it was read: then nothing of it is sealed or opened.
+            if self._ring.forget_place(scope_id) and self._place(scope_id) is None:
+                return PLAIN
+            raise
 
     def find(self, scope: Scope) -> Seal:
         kept = Scope(
@@ -312,6 +323,9 @@ class ScopeSeals(Seals):
 
         known = scopes.user_forms(self._conn, tenant, (hashed, user))
         return user if known == {user} else hashed
+
+    def hashed_user(self, tenant: str, user: str) -> str:
+        return self._ring.user_hash(tenant, user)
 
     def user_of(self, scope_id: int, kept: str) -> str:
         return self.of(scope_id).user or kept

@@ -76,11 +76,11 @@ _TURN = (
     "tool_calls",
 )
 _TURN_WIDTH = len(_TURN)
-_PACKED = ("codec", "message", "tool_codec", "tool_calls")
+PACKED = ("codec", "message", "tool_codec", "tool_calls")
 """The columns of a message."""
 _WHOSE = ("tenant", "scope_id", "episode_id")
 _SAID = ("ordinal", "id", "role", "at", "tokens", "agent", "has_pii", "is_indexed")
-NEW_TURN = (*_WHOSE, *_SAID, *_PACKED)
+NEW_TURN = (*_WHOSE, *_SAID, *PACKED)
 
 
 @cache
@@ -235,7 +235,7 @@ def _json(mark: int | None, payload: bytes) -> Any:
 
 
 def pack_message(seal: Seal, turn_id: UUID, message: Message) -> dict[str, Any]:
-    return dict(zip(_PACKED, _packed(seal, turn_id, message), strict=True))
+    return dict(zip(PACKED, _packed(seal, turn_id, message), strict=True))
 
 
 def _packed(

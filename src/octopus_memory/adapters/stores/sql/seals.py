@@ -168,6 +168,10 @@ class Seals:
         """The stored form of a user's name."""
         return user
 
+    def hashed_user(self, tenant: str, user: str) -> str:  # noqa: ARG002
+        """The stored form of the name of a user whose scopes have keys."""
+        return user
+
     def user_of(self, scope_id: int, kept: str) -> str:  # noqa: ARG002
         """A user's name from the row of a scope."""
         return kept

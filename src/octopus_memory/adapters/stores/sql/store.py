@@ -356,6 +356,32 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
             erasure = self._write(erasure.tenant, do, erasure)
         return erasure, copies
 
+    @property
+    def has_keys(self) -> bool:
+        return self._ring is not None
+
+    def unsealed(self) -> int:
+        return self._read(Every.TENANT, statements.encrypt.left) if self.has_keys else 0
+
+    def encrypt(self) -> Iterator[int]:
+        do = statements.encrypt
+        if self._ring is None:
+            raise InvalidSetting("keys", "must be local or vault, to seal a database")
+        if self._ring.is_all_sealed:
+            return
+        while True:
+            while (number := self._read(Every.TENANT, do.next_scope)) is not None:
+                position: Any = do.Position()
+                while position is not None:
+                    position, count = self._write(Every.TENANT, do.seal_some, number, position)
+                    yield count
+            person = self._read(Every.TENANT, do.next_person)
+            if person is not None:
+                self._write(Every.TENANT, do.begin, person)
+            elif self._write(Every.TENANT, do.end):
+                self._ring.is_all_sealed = True
+                return
+
     def destroy_doomed(self) -> int:
         if self._ring is None:
             return 0

@@ -95,7 +95,6 @@ def begin(conn: Connection, subject: Subject, erasure: Erasure) -> Erasure | Non
         .where(known.c.id.in_(begun.scope_ids))
         .values(version=known.c.version + 1, epoch=known.c.epoch + 1)
     )
-    meta.count_removal(conn)
     return begun
 
 

@@ -162,7 +162,7 @@ def _rewrite_items(
         conn.execute(sa.delete(table).where(this))
         return
     text = json.dumps([pack_items(shown), pack_items(cut)], separators=(",", ":"))
-    seal, place = conn.seals.of(row.scope_id), _place(row.injection_id, row.episode_id)
+    seal, place = conn.seals.of(row.scope_id), place_of(row.injection_id, row.episode_id)
     if text != seal.open_text(MEMORIES, place, row.memories):
         text = seal.text(MEMORIES, place, text)
         conn.execute(sa.update(table).where(this).values(shown=len(shown), memories=text))
@@ -215,14 +215,14 @@ def count_queries(conn: Connection, scope_id: int, ids: Sequence[UUID]) -> int:
     return sum(int(conn.execute(each).scalar_one()) for each in found)
 
 
-def _place(injection_id: UUID, episode_id: UUID) -> bytes:
+def place_of(injection_id: UUID, episode_id: UUID) -> bytes:
     """The row that items are sealed for."""
     return injection_id.bytes + episode_id.bytes
 
 
 def _loaded(conn: Connection, row: rows.Row) -> tuple[Any, Any]:
     """The packed items of a row: those shown, those cut."""
-    seal, place = conn.seals.of(row.scope_id), _place(row.injection_id, row.episode_id)
+    seal, place = conn.seals.of(row.scope_id), place_of(row.injection_id, row.episode_id)
     try:
         shown, cut = json.loads(seal.open_text(MEMORIES, place, row.memories))
     except (TypeError, ValueError) as error:
@@ -311,7 +311,7 @@ def _item_rows(
         seen, left = shown.get(episode_id, []), cut.get(episode_id, [])
         packed = json.dumps([pack_items(seen), pack_items(left)], separators=(",", ":"))
         key = NO_EPISODE if episode_id is None else episode_id
-        text = seal.text(MEMORIES, _place(entry.id, key), packed)
+        text = seal.text(MEMORIES, place_of(entry.id, key), packed)
         yield scope_id, entry.id, key, scope.tenant, len(seen), text
 
 

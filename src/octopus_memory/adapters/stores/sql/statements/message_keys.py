@@ -77,8 +77,10 @@ def known(
         kept = list(map(seal.digest, digests))
         asked = [(_known, this | {"digests": some}) for some in common.chunks(kept)]
     salts, *found = results_of(conn, (_salts, this), *asked)
+    opened = [seal.open_digest(bytes(row.digest)) for some in found for row in some]
     return MessageKeys(
-        digests=[seal.open_digest(bytes(row.digest)) for some in found for row in some],
+        # In their own order, which is not that of their stored forms.
+        digests=sorted(opened) if conn.seals.are_on else opened,
         salts=_salts_of(seal, this["session_"], salts.one_or_none()),
     )
 

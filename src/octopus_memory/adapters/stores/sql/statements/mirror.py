@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from .....ports.recall_rows import RowPart, Work, WorkKind
-from .. import rows
+from .. import column_values, rows
 from ..lazy import Connection, sa, schema, sql
 from . import common, meta
 from . import work as work_statements
@@ -43,7 +43,7 @@ def _queue_upserts() -> sa.Insert:
         WorkKind.INDEX,
         schema.recall.c.scope_id == sa.bindparam("scope_"),
         schema.recall.c.seq.in_(_seqs()),
-        schema.recall.c.vector.is_not(None),
+        schema.recall.c.model_id > column_values.NO_MODEL,
     )
 
 

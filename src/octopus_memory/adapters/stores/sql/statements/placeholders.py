@@ -50,11 +50,11 @@ def put(
 
 
 def _sealed(seal: Seal, episode_key: dict[str, Any], each: Placeholder) -> bytes:
-    row = _row(episode_key["episode_id"], each.kind, each.number)
+    row = place_of(episode_key["episode_id"], each.kind, each.number)
     return seal.data(PLACEHOLDER, row, each.digest)
 
 
-def _row(episode_id: UUID, kind: str, number: int) -> bytes:
+def place_of(episode_id: UUID, kind: str, number: int) -> bytes:
     return episode_id.bytes + f"{kind} {number}".encode()
 
 
@@ -77,7 +77,7 @@ def of_episode(
         Placeholder(
             kind=row.kind,
             digest=conn.seals.of(row.scope_id).open_data(
-                PLACEHOLDER, _row(episode_id, row.kind, row.number), row.digest
+                PLACEHOLDER, place_of(episode_id, row.kind, row.number), row.digest
             ),
             number=row.number,
         )

@@ -405,7 +405,7 @@ def update_mirror(
     above = [
         schema.recall.c.scope_id == scope_id,
         schema.recall.c.seq >= first,
-        schema.recall.c.vector.is_not(None),
+        schema.recall.c.model_id > column_values.NO_MODEL,
     ]
     conn.execute(work_statements.queueing(WorkKind.INDEX, *above), {"now_": now})
     set_references(conn, scope_id, episode_id, kept)
