@@ -36,6 +36,10 @@ def make_older(conn: sa.Connection, *, with_pgvector: bool = False) -> None:
     for index in schema.holds.indexes:
         if index.name == "octopus_holds_episode":
             index.drop(conn)
+    for table in ("octopus_scopes", "octopus_holds", "octopus_keys"):
+        conn.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN key_ref")
+    for table in ("octopus_scopes", "octopus_keys"):
+        conn.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN sealed_user")
     for column in ("first_seq", "last_seq", "replay_from"):
         conn.exec_driver_sql(f"ALTER TABLE octopus_episodes DROP COLUMN {column}")
     conn.exec_driver_sql(f"UPDATE {migrate.VERSION_TABLE} SET version_num = '0003'")

@@ -39,6 +39,7 @@ _PRIVATE = (
     "metadata",
     "query",
     "reason",
+    "sealed_user",
     "session_id",
     "slot_digest",
     "speaker",
