@@ -31,7 +31,7 @@ from ..seals import (
     Seal,
     load_json,
 )
-from . import ledger, meta, placeholders
+from . import ledger, meta, placeholders, scopes
 
 _BEGUN = "sealing:"
 """Begins the name of the record of a scope whose contents are not all sealed."""
@@ -208,8 +208,7 @@ class Position(NamedTuple):
 
 def seal_some(conn: Connection, scope_id: int, position: Position) -> tuple[Position | None, int]:
     """Seal a batch of a scope's contents: the position after it, None at the end; and its rows."""
-    locked = sa.select(schema.scopes.c.id).where(schema.scopes.c.id == scope_id)
-    conn.execute(locked.with_for_update()).all()
+    scopes.lock(conn, [scope_id])
     seal = conn.seals.of(scope_id)
     if not isinstance(seal, ScopeSeal) or position.part == len(_PARTS):
         # At the end, or the scope was erased meanwhile.

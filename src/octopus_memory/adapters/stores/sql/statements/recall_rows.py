@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from .....domain.episode import Scope
 from .....domain.errors import StoreCorrupt
 from .....domain.ids import id_of
-from .....ports.recall_rows import RecallBlock, RecallState
+from .....ports.recall_rows import RecallBlock, RecallState, Work
 from ..column_values import DAMAGED, LAST_SEQ, NO_MODEL
 from ..lazy import Asked, Connection, results_of, sa, schema, sql, types, without_snapshot
+from ..scope_seals import is_sealed_row
 from . import common
 
 T = TypeVar("T")
@@ -244,3 +245,63 @@ def _factorize(values: Iterable[T]) -> tuple[list[T], np.ndarray[tuple[int], np.
     known: dict[T, int] = {}
     numbers = [known.setdefault(value, len(known)) for value in values]
     return list(known), np.array(numbers, np.int32)
+
+
+@sql
+def _sealed_rows() -> sa.Select[Any]:
+    names = ("seq", "flags", "told", "speaker", "terms", "vector", "model_id")
+    return sa.select(*(schema.recall.c[name] for name in names)).where(
+        schema.recall.c.scope_id == sa.bindparam("scope_"),
+        schema.recall.c.seq.in_(sa.bindparam("seqs", expanding=True)),
+    )
+
+
+@sql
+def _set_sealed() -> sa.Update:
+    return (
+        sa.update(schema.recall)
+        .where(
+            schema.recall.c.scope_id == sa.bindparam("scope_"),
+            schema.recall.c.seq == sa.bindparam("seq_"),
+            schema.recall.c.tenant == sa.bindparam("tenant_"),
+        )
+        .values(model_id=sa.bindparam("key_"), terms=sa.bindparam("terms_"))
+    )
+
+
+def reseal(
+    conn: Connection, changes: Sequence[tuple[Work, dict[str, Any]]]
+) -> Sequence[tuple[Work, dict[str, Any]]]:
+    """Change values in sealed recall rows, whose scopes are locked; returns the other changes."""
+    if not conn.seals.are_on:
+        return changes
+    plain: list[tuple[Work, dict[str, Any]]] = []
+    by_scope: dict[int, list[tuple[Work, dict[str, Any]]]] = {}
+    for piece, values in changes:
+        by_scope.setdefault(piece.scope_id, []).append((piece, values))
+    for scope_id, some in by_scope.items():
+        seal = conn.seals.of(scope_id)
+        known: dict[int, dict[str, Any]] = {}
+        for part in common.chunks([piece.seq for piece, _ in some]):
+            these = {"scope_": scope_id, "seqs": list(part)}
+            found = conn.execute(_sealed_rows, these).mappings()
+            known |= {row["seq"]: dict(row) for row in found}
+        fresh = []
+        for piece, values in some:
+            row = known.get(piece.seq)
+            if row is None or not is_sealed_row(row["terms"]):
+                plain.append((piece, values))
+                continue
+            new = seal.recall_row(seal.open_recall_row(row) | values)
+            fresh.append(
+                {
+                    "scope_": scope_id,
+                    "seq_": piece.seq,
+                    "tenant_": piece.scope.tenant,
+                    "key_": new["model_id"],
+                    "terms_": new["terms"],
+                }
+            )
+        if fresh:
+            conn.execute(_set_sealed, fresh)
+    return plain

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -67,6 +67,13 @@ def rows_of_ids(conn: Connection, ids: Sequence[int]) -> list[Any]:
     for some in common.chunks(ids):
         found += conn.execute(_by_ids, {"ids": list(some)}).all()
     return found
+
+
+def lock(conn: Connection, ids: Collection[int]) -> None:
+    """Lock scopes by their numbers, in one order for all writers."""
+    for some in common.chunks(sorted(ids)):
+        locked = sa.select(schema.scopes.c.id).where(schema.scopes.c.id.in_(some))
+        list(conn.execute(locked.order_by(schema.scopes.c.id).with_for_update()))
 
 
 def user_forms(conn: Connection, tenant: str, forms: Sequence[str]) -> set[str]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from .....ports.recall_rows import Work, WorkKind
 from .....ports.values import SUMMARY_ORDINAL
 from .. import column_values
 from ..lazy import Connection, sa, schema, sql
-from ..scope_seals import is_sealed_row
-from . import common, meta, mirror, work
+from . import meta, mirror, recall_rows, work
 
 
 @sql
@@ -70,7 +68,9 @@ def _put(conn: Connection, model: str, done: Sequence[tuple[Work, bytes]]) -> No
     conn.execute(
         _bump_version, [{"scope_": id_, "tenant_": tenants[id_]} for id_ in sorted(tenants)]
     )
-    plain = reseal(conn, [(piece, {"vector": vector, "model_id": key}) for piece, vector in done])
+    plain = recall_rows.reseal(
+        conn, [(piece, {"vector": vector, "model_id": key}) for piece, vector in done]
+    )
     if plain:
         conn.execute(
             _set_vector,
@@ -98,59 +98,6 @@ def _put(conn: Connection, model: str, done: Sequence[tuple[Work, bytes]]) -> No
     if referenced:
         conn.execute(_set_reference, referenced)
     work.finish(conn, [piece for piece, _ in done])
-
-
-@sql
-def _sealed_rows() -> sa.Select[Any]:
-    names = ("seq", "flags", "told", "speaker", "terms", "vector", "model_id")
-    return sa.select(*(schema.recall.c[name] for name in names)).where(
-        schema.recall.c.scope_id == sa.bindparam("scope_"),
-        schema.recall.c.seq.in_(sa.bindparam("seqs", expanding=True)),
-    )
-
-
-@sql
-def _set_sealed() -> sa.Update:
-    return _set_vector().values(terms=sa.bindparam("terms_"))
-
-
-def reseal(
-    conn: Connection, changes: Sequence[tuple[Work, dict[str, Any]]]
-) -> Sequence[tuple[Work, dict[str, Any]]]:
-    """Change values in sealed recall rows, whose scopes are locked; returns the other changes."""
-    if not conn.seals.are_on:
-        return changes
-    plain: list[tuple[Work, dict[str, Any]]] = []
-    by_scope: dict[int, list[tuple[Work, dict[str, Any]]]] = {}
-    for piece, values in changes:
-        by_scope.setdefault(piece.scope_id, []).append((piece, values))
-    for scope_id, some in by_scope.items():
-        seal = conn.seals.of(scope_id)
-        known: dict[int, dict[str, Any]] = {}
-        for part in common.chunks([piece.seq for piece, _ in some]):
-            these = {"scope_": scope_id, "seqs": list(part)}
-            found = conn.execute(_sealed_rows, these).mappings()
-            known |= {row["seq"]: dict(row) for row in found}
-        fresh = []
-        for piece, values in some:
-            row = known.get(piece.seq)
-            if row is None or not is_sealed_row(row["terms"]):
-                plain.append((piece, values))
-                continue
-            new = seal.recall_row(seal.open_recall_row(row) | values)
-            fresh.append(
-                {
-                    "scope_": scope_id,
-                    "seq_": piece.seq,
-                    "tenant_": piece.scope.tenant,
-                    "key_": new["model_id"],
-                    "vector_": None,
-                    "terms_": new["terms"],
-                }
-            )
-        if fresh:
-            conn.execute(_set_sealed, fresh)
-    return plain
 
 
 def use_model(conn: Connection, model: str, *, now: datetime) -> int:

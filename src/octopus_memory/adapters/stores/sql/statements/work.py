@@ -12,7 +12,7 @@ from .....domain.episode import Scope, Turn
 from .....ports.recall_rows import Backlog, Removal, Work, WorkKind
 from .. import rows
 from ..lazy import Connection, results_of, sa, schema, sql, sql_for, types, without_snapshot
-from . import common
+from . import common, recall_rows, scopes
 
 _KIND_OF = {number: kind for kind, number in rows.KINDS.items()}
 _PART_OF = {number: part for part, number in rows.PARTS.items()}
@@ -194,10 +194,22 @@ def _set_told() -> sa.Update:
 def finish(
     conn: Connection, work: Sequence[Work | Removal], *, told: Mapping[int, int] | None = None
 ) -> None:
-    new = [
-        {"scope_": piece.scope_id, "seq_": piece.seq, "tenant_": piece.scope.tenant, "told_": at}
+    found = [
+        (piece, {"told": at})
         for piece in work
         if isinstance(piece, Work) and (at := (told or {}).get(piece.id))
+    ]
+    if found and conn.seals.are_on:
+        # Sealed rows are read and written, so that no other call may change them meanwhile.
+        scopes.lock(conn, {piece.scope_id for piece, _ in found})
+    new = [
+        {
+            "scope_": piece.scope_id,
+            "seq_": piece.seq,
+            "tenant_": piece.scope.tenant,
+            "told_": values["told"],
+        }
+        for piece, values in recall_rows.reseal(conn, found)
     ]
     if new:
         conn.execute(_set_told, new)
