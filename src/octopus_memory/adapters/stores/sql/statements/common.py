@@ -54,13 +54,13 @@ def with_keys(
     conn: Connection,
     found: Sequence[Any],
     statement: Statement[Any] | Any,
-    number: sa.ColumnElement[int],
+    number: str,
     given: dict[str, Any] | None = None,
 ) -> Sequence[Any]:
     """The rows that a statement found, without those of scopes whose keys are lost.
 
     Such scopes are left out by asking again, so that they never fill a page of others. `number`
-    is the statement's column with the scope's number.
+    names the table and the column with the scope's number.
     """
     lost: set[int] = set()
     while conn.seals.are_on and found:
@@ -69,8 +69,10 @@ def with_keys(
         if not gone:
             break
         lost |= gone
+        table, _, column = number.partition(".")
+        of: sa.Table = getattr(schema, table)
         made = statement() if isinstance(statement, Statement) else statement
-        found = conn.execute(made.where(number.not_in(sorted(lost))), given).all()
+        found = conn.execute(made.where(of.c[column].not_in(sorted(lost))), given).all()
     return found
 
 

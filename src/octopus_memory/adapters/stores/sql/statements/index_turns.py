@@ -153,7 +153,7 @@ def unindexed_turns(
     found: Iterable[rows.Row]
     if scope is None:
         found = common.with_keys(
-            conn, conn.execute(_unindexed, given).all(), _unindexed, schema.scopes.c.id, given
+            conn, conn.execute(_unindexed, given).all(), _unindexed, "scopes.id", given
         )
     elif episode_id is None:
         found = conn.execute(_unindexed_in_scope, given | common.scope_params(conn, scope))

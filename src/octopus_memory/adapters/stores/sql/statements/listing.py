@@ -81,7 +81,7 @@ def open_episodes(
     if after is not None:
         given["after_"] = after
     statement = _open_after if after else _open
-    number = schema.episodes.c.scope_id
+    number = "episodes.scope_id"
     found = common.with_keys(conn, conn.execute(statement, given).all(), statement, number, given)
     return [
         OpenEpisode(
@@ -175,7 +175,7 @@ def scopes(
         statement = statement.where(schema.scopes.c.tenant == tenant)
     if user is not None:
         statement = statement.where(schema.scopes.c.user == conn.seals.user(tenant or "", user))
-    found = common.with_keys(conn, conn.execute(statement).all(), statement, schema.scopes.c.id)
+    found = common.with_keys(conn, conn.execute(statement).all(), statement, "scopes.id")
     return [(row.id, common.scope_of(conn, row, row.id)) for row in found]
 
 
@@ -201,7 +201,7 @@ def any_page(conn: Connection, query: EpisodeQuery) -> tuple[list[Episode], int]
     )
     # Not every dialect has a page of no rows.
     read = () if query.limit == 0 else conn.execute(page).all()
-    read = common.with_keys(conn, read, page, schema.episodes.c.scope_id)
+    read = common.with_keys(conn, read, page, "episodes.scope_id")
     found = [rows.episode(conn, row, common.scope_of(conn, row, row.scope_id)) for row in read]
     is_whole = not query.offset and (query.limit is None or len(found) < query.limit)
     if is_whole or not query.count:

@@ -152,7 +152,7 @@ def _named(
     conn: Connection, wanted: list[sa.ColumnElement[bool]], after: Scope | None, limit: int
 ) -> Sequence[sa.Row[Any]]:
     page = _in_order(wanted, after).limit(limit)
-    return common.with_keys(conn, conn.execute(page).all(), page, schema.scopes.c.id)
+    return common.with_keys(conn, conn.execute(page).all(), page, "scopes.id")
 
 
 def _in_order(wanted: list[sa.ColumnElement[bool]], after: Scope | None) -> sa.Select[Any]:

@@ -113,9 +113,7 @@ def aged(
     )
     from .....domain.retention import Aged
 
-    found = common.with_keys(
-        conn, conn.execute(statement).all(), statement, schema.episodes.c.scope_id
-    )
+    found = common.with_keys(conn, conn.execute(statement).all(), statement, "episodes.scope_id")
     return [
         Aged(
             episode=rows.episode(conn, row, common.scope_of(conn, row, row.scope_id)),
