@@ -98,7 +98,9 @@ def test_without_the_kms_a_wrapped_file_is_refused_and_with_it_a_plain_one_is_mo
     ref = new_ref()
     made = keys.create(ref)
     wrapped = LocalKeys(tmp_path / "keys.db", MasterFile(tmp_path / "master.key", ReversingKms()))
-    assert "is not wrapped by the KMS: octopus keys rotate-master" in wrapped.check().problems[0]
+    assert (
+        "is not wrapped by the KMS: octopus scope-keys rotate-master" in wrapped.check().problems[0]
+    )
     assert wrapped.rotate() == (1, True)
     assert wrapped.get([ref]) == {ref: made}
     assert list(wrapped.check().problems) == []

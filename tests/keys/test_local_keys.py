@@ -145,6 +145,28 @@ def test_a_backup_opens_with_the_master_key_and_old_ones_are_removed(connect, fo
     }
 
 
+def test_the_check_counts_scopes_and_tells_what_is_wrong_with_the_backups(connect, tmp_path):
+    now, copies = datetime(2026, 3, 1, 12, tzinfo=UTC), tmp_path / "copies"
+    keys = connect(backup_days=7, backups=copies, now=lambda: now)
+    gone = new_ref()
+    keys.create(new_ref())
+    assert keys.check().keys == 1
+    keys.name_key()
+    keys.destroy([gone])
+    assert (keys.check().keys, keys.check().destroyed) == (1, 1)
+    [problem] = keys.check().problems
+    assert problem == f"there is no backup of the keys in {copies}: octopus scope-keys backup"
+    keys.backup(copies)
+    assert list(keys.check().problems) == []
+    now += timedelta(days=2)
+    [problem] = keys.check().problems
+    assert "the newest backup of the keys is 2 days old" in problem
+    now += timedelta(days=6)
+    assert "the oldest backup of the keys is 8 days old" in keys.check().problems[1]
+    keys.backup(copies)
+    assert list(keys.check().problems) == []
+
+
 def test_a_backup_is_refused_where_copies_may_not_be_kept(connect, tmp_path):
     with pytest.raises(InvalidSetting, match="keys_backup_days"):
         connect(backup_days=0).backup(tmp_path / "copies")
@@ -243,9 +265,11 @@ def test_a_wrong_master_key_is_told_and_nothing_is_changed(connect, folder: Path
         wrong.get([ref])
     with pytest.raises(KeyUnavailable, match="another master key than"):
         wrong.create(ref)
-    assert "1 keys were wrapped by another master key" in wrong.check().problems[0]
+    assert "1 of the keys were wrapped by another master key" in wrong.check().problems[0]
+    assert not wrong.check().is_usable
     (folder / "master.key").write_text(right)
     assert wrong.get([ref]) == {ref: key}
+    assert wrong.check().is_usable
 
 
 def test_a_lost_master_file_or_key_store_is_told_with_its_remedy(connect, folder: Path):
@@ -262,6 +286,7 @@ def test_a_lost_master_file_or_key_store_is_told_with_its_remedy(connect, folder
         with pytest.raises(KeyUnavailable, match="no key store at .*keys.db: restore it"):
             call()
     assert "no key store at" in keys.check().problems[0]
+    assert not keys.check().is_usable
     assert not (folder / "keys.db").exists()
 
 
@@ -287,6 +312,7 @@ def test_a_master_key_that_everybody_can_read_is_refused(connect, folder: Path):
     (folder / "master.key").chmod(0o600)
     (folder / "keys.db").chmod(0o644)
     assert "chmod 600" in keys.check().problems[0]
+    assert keys.check().is_usable
 
 
 @pytest.mark.parametrize("text", ["", "short", "!", base64.b64encode(b"x" * 31).decode()])

@@ -122,6 +122,7 @@ def test_a_sealed_vault_is_told_and_works_again(connect, vault: Vault):
         with pytest.raises(KeyUnavailable, match="is sealed or not ready: unseal it .Vault is"):
             call()
     assert "sealed" in keys.check().problems[0]
+    assert not keys.check().is_usable
     vault.is_sealed = False
     assert keys.get([ref]) == {ref: key}
 

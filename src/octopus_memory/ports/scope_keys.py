@@ -31,17 +31,19 @@ class Destroyed(NamedTuple):
 
 
 class KeyStoreState(NamedTuple):
-    """What a key store says of itself, for `octopus doctor` and `octopus keys`."""
+    """What a key store says of itself, for `octopus doctor` and `octopus scope-keys`."""
 
     place: str
     """Where the keys are: a file, or the address of a service."""
     master: str
     """What protects them there: a file, the environment, a key of a KMS, or the service."""
     keys: int | None
-    """None where they cannot be counted."""
+    """Of scopes; None where they cannot be counted."""
     destroyed: int | None
     problems: Sequence[str] = ()
     """What is unsafe or does not work, each with its remedy."""
+    is_usable: bool = True
+    """False if keys cannot be read, or some of them."""
 
 
 class ScopeKeys(ABC):

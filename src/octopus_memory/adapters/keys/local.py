@@ -11,7 +11,7 @@ import secrets
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -35,6 +35,8 @@ CREATE TABLE IF NOT EXISTS keys (
     id INTEGER PRIMARY KEY, ref BLOB NOT NULL UNIQUE, sealed BLOB NOT NULL
 )"""
 _BACKUP = "octopus-keys-%Y%m%dT%H%M%SZ.db"
+_BACKUP_SOON = 2
+"""Days after which another backup is due."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -50,6 +52,8 @@ class Rotated(NamedTuple):
 class LocalKeys(ScopeKeys):
     """Keys in the file `path`. `data` is the database's folder, in which they must not be.
 
+    `backups` is the folder that `check` looks for backups in.
+
     A connection is opened for each call, because calls are rare behind a cache: so a fork, a thread
     or a restored file needs no care.
 
@@ -63,6 +67,7 @@ class LocalKeys(ScopeKeys):
         masters: Masters,
         *,
         backup_days: int = 30,
+        backups: Path | None = None,
         data: Path | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -76,6 +81,7 @@ class LocalKeys(ScopeKeys):
         check_outside(path, data, "keys_path")
         self._source = masters
         self._backup_days = backup_days
+        self._backups = backups
         self._now = now
         self._masters: dict[bytes, Key] = {}
 
@@ -141,21 +147,27 @@ class LocalKeys(ScopeKeys):
             with self._connected() as database:
                 counts = "SELECT substr(sealed, 1, ?), count(*) FROM keys GROUP BY 1"
                 wrapped = dict(database.execute(counts, (_ID,)).fetchall())
+                names = "SELECT count(*) FROM keys WHERE ref = ?"
+                own = database.execute(names, (_digest(_NAMES),)).fetchone()[0]
                 sound = database.execute("PRAGMA quick_check").fetchone()[0] == "ok"
         except (InvalidSetting, KeyUnavailable) as error:
-            return KeyStoreState(place, master, None, None, [str(error)])
-        problems = [*self._source.problems(), *self._unsafe()]
+            return KeyStoreState(place, master, None, None, [str(error)], is_usable=False)
+        problems = [*self._source.problems(), *self._unsafe(), *self._backup_problems()]
         if not sound:
             problems.append(f"{place} is damaged: restore it from its backup")
         gone = wrapped.pop(_GONE, 0)
         if unknown := sum(count for each, count in wrapped.items() if each not in self._masters):
-            problems.append(f"{unknown} keys were wrapped by another master key than {master}")
+            problems.append(
+                f"{unknown} of the keys were wrapped by another master key than that of {master}: "
+                "give the right one"
+            )
         elif len(self._masters) > 1:
             old = sum(count for each, count in wrapped.items() if each != _master_id(newest))
             problems.append(
-                f"a rotation is not finished ({old} keys to go): octopus keys rotate-master"
+                f"a rotation is not finished ({old} keys to go): octopus scope-keys rotate-master"
             )
-        return KeyStoreState(place, master, sum(wrapped.values()), gone, problems)
+        keys = sum(wrapped.values()) - own
+        return KeyStoreState(place, master, keys, gone, problems, is_usable=sound and not unknown)
 
     def rotate(self) -> Rotated:
         """Wrap every key by a new master key. A rotation that was cut short is finished.
@@ -212,8 +224,7 @@ class LocalKeys(ScopeKeys):
             with closing(sqlite3.connect(copy)) as target:
                 database.backup(target)
         sync_folder(folder)
-        oldest = now - timedelta(days=self._backup_days)
-        expired = [each for each in folder.glob("octopus-keys-*.db") if _made(each, now) < oldest]
+        expired = self._expired(_backups_in(folder))
         for each in expired:
             each.unlink()
         return copy, expired
@@ -305,7 +316,7 @@ class LocalKeys(ScopeKeys):
             return f"the key store {self._path} is damaged: restore it from its backup"
         return (
             f"there is no key store at {self._path}: restore it, or correct keys_path; octopus "
-            "keys init makes a new one"
+            "scope-keys init makes a new one"
         )
 
     def _unsafe(self) -> list[str]:
@@ -317,6 +328,40 @@ class LocalKeys(ScopeKeys):
         if self._path.parent.stat().st_mode & stat.S_IWOTH:
             found.append(f"every user can write to {self._path.parent}: chmod o-w it")
         return found
+
+    def _expired(self, made: Mapping[Path, datetime]) -> list[Path]:
+        oldest = self._now() - timedelta(days=self._backup_days)
+        return [path for path, at in made.items() if at < oldest]
+
+    def _backup_problems(self) -> list[str]:
+        if self._backups is None or not self._backup_days:
+            return []
+        made = _backups_in(self._backups)
+        command = "octopus scope-keys backup"
+        if not made:
+            return [f"there is no backup of the keys in {self._backups}: {command}"]
+        found = []
+        if (days := (self._now() - max(made.values())).days) >= _BACKUP_SOON:
+            found.append(
+                f"the newest backup of the keys is {days} days old, and lacks what was made since: "
+                f"{command}, each day"
+            )
+        if self._expired(made):
+            found.append(
+                f"the oldest backup of the keys is {(self._now() - min(made.values())).days} days "
+                f"old, and may hold keys that receipts call gone: {command} removes what is older "
+                f"than {self._backup_days} days"
+            )
+        return found
+
+
+def _backups_in(folder: Path) -> dict[Path, datetime]:
+    """Return when each backup in the folder was made; the name tells."""
+    found = {}
+    for path in folder.glob("octopus-keys-*.db"):
+        with suppress(ValueError):
+            found[path] = datetime.strptime(path.name, _BACKUP).replace(tzinfo=UTC)
+    return found
 
 
 def check_outside(path: Path, data: Path | None, field: str) -> None:
@@ -344,10 +389,3 @@ def _tombstone(at: datetime) -> bytes:
 
 def _time(blob: bytes) -> datetime:
     return _EPOCH + timedelta(microseconds=int.from_bytes(blob, "big"))
-
-
-def _made(backup: Path, now: datetime) -> datetime:
-    try:
-        return datetime.strptime(backup.name, _BACKUP).replace(tzinfo=UTC)
-    except ValueError:
-        return now

@@ -112,7 +112,9 @@ class MasterFile:
         if os.name == "posix" and self._path.stat().st_mode & stat.S_IRWXG:
             found.append(f"a group can read {self._path}: chmod 600 if only one user needs it")
         if self._kms is not None and _WRAPPED not in self._path.read_text("ascii").split("\n")[0]:
-            found.append(f"{self._path} is not wrapped by the KMS: octopus keys rotate-master")
+            found.append(
+                f"{self._path} is not wrapped by the KMS: octopus scope-keys rotate-master"
+            )
         return found
 
     def _key(self, line: str) -> Key:
@@ -152,7 +154,7 @@ def sync_folder(folder: Path) -> None:
 def _lines(text: str, field: str) -> list[str]:
     lines = text.replace(",", "\n").split()
     if not lines:
-        raise InvalidSetting(field, "must hold a master key: octopus keys init makes one")
+        raise InvalidSetting(field, "must hold a master key: octopus scope-keys init makes one")
     return lines
 
 

@@ -102,18 +102,20 @@ class VaultKeys(ScopeKeys):
 
     def check(self) -> KeyStoreState:
         place, problems, count = f"{self._url}/v1/{self._mount}", [], None
+        is_usable = False
         try:
             problems += self._token_problems()
             self.name_key()
             listed = self._ask("LIST", "keys", missing=True, refused=True)
             if listed is not None:
                 count = sum(each.startswith(_PREFIX) for each in listed["data"]["keys"])
+            is_usable = True
         except KeyUnavailable as error:
             problems.append(str(error))
         host = urlsplit(self._url).hostname
         if self._url.startswith("http:") and host not in {"localhost", "127.0.0.1", "::1"}:
             problems.append(f"{self._url} is not encrypted: set vault_url to an https address")
-        return KeyStoreState(place, "Vault", count, None, problems)
+        return KeyStoreState(place, "Vault", count, None, problems, is_usable)
 
     def close(self) -> None:
         self._client.close()
