@@ -24,12 +24,15 @@ _PANELS = {
         *("delete", "restore", "forget", "erase", "scrub", "compact"),
         *("retention", "holds", "receipts", "audit"),
     ),
-    "Operate": ("worker", "reembed", "config", "keys", "index", "serve", "mcp", "database"),
+    "Operate": (
+        *("worker", "reembed", "config", "keys", "index", "serve", "mcp"),
+        *("database", "scope-keys"),
+    ),
     "Export and import": ("export", "import", "migrate"),
     "Measure": ("bench",),
 }
 """The commands as `octopus --help` groups them."""
-_FUNCTIONS = {"import": "import_", "run-pending": "run_pending"}
+_FUNCTIONS = {"import": "import_", "run-pending": "run_pending", "scope-keys": "scope_keys"}
 """Functions of commands whose names are not valid in Python."""
 
 
@@ -93,6 +96,8 @@ def _load(name: str) -> Loaded:  # noqa: PLR0912, PLR0915 - one case for each mo
             from .faces.cli import config as module
         case "keys":
             from .faces.cli import keys as module
+        case "scope-keys":
+            from .faces.cli import scope_keys as module
         case "index":
             from .faces.cli import index as module
         case "export" | "import":

@@ -160,6 +160,8 @@ class Settings:
     """Seconds that a process uses a key without asking for it again."""
     keys_backup_days: int = setting(int, 30, least=0)
     """Days after which a backup of the key store is removed; 0 if there are none."""
+    keys_backup_folder: str | None = None
+    """Where `octopus scope-keys backup` puts them, and `octopus doctor` looks for them."""
     vault_url: str | None = None
     vault_token: Secret | None = setting(Secret)
     vault_token_file: str | None = None

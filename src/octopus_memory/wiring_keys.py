@@ -38,17 +38,40 @@ def make_keys(settings: Settings) -> ScopeKeys | None:
     :raises InvalidSetting: for an invalid value
     :raises KeyUnavailable: when the key store cannot be used
     """
-    if settings.keys == "off":
-        return None
-    if settings.keys == "vault":
-        return _vault_keys(settings)
-    if settings.keys != "local":
-        raise InvalidSetting("keys", "must be off, local or vault")
-    keys = local_keys(settings)
-    if not keys_path(settings).exists():
-        make_master(settings)
-        keys.init()
+    keys = find_keys(settings)
+    if settings.keys == "local" and not keys_path(settings).exists():
+        init_keys(settings)
     return keys
+
+
+def find_keys(settings: Settings) -> ScopeKeys | None:
+    """Return the key store as it is, which need not exist yet; None if nothing is sealed.
+
+    :raises InvalidSetting: for an invalid value
+    """
+    match settings.keys:
+        case "off":
+            return None
+        case "local":
+            return local_keys(settings)
+        case "vault":
+            return _vault_keys(settings)
+    raise InvalidSetting("keys", "must be off, local or vault")
+
+
+def init_keys(settings: Settings) -> None:
+    """Make the local key store, and its master key unless there is one.
+
+    :raises KeyUnavailable: when they cannot be written
+    """
+    store = local_keys(settings)
+    if settings.keys_master is None:
+        from .adapters.keys.masters import MasterFile
+
+        masters = _masters(settings)
+        if isinstance(masters, MasterFile):
+            masters.create()
+    store.init()
 
 
 def check_index(settings: Settings) -> None:
@@ -85,18 +108,12 @@ def local_keys(settings: Settings) -> LocalKeys:
     if settings.keys_master is None:
         check_outside(master_path(settings), data, "keys_master_file")
     return LocalKeys(
-        keys_path(settings), _masters(settings), backup_days=settings.keys_backup_days, data=data
+        keys_path(settings),
+        _masters(settings),
+        backup_days=settings.keys_backup_days,
+        backups=Path(settings.keys_backup_folder) if settings.keys_backup_folder else None,
+        data=data,
     )
-
-
-def make_master(settings: Settings) -> None:
-    """Write a new master key, unless there is one."""
-    if settings.keys_master is None:
-        from .adapters.keys.masters import MasterFile
-
-        masters = _masters(settings)
-        if isinstance(masters, MasterFile):
-            masters.create()
 
 
 def keys_path(settings: Settings) -> Path:

@@ -22,6 +22,10 @@ def use_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("OCTOPUS_DATABASE_URL", "sqlite:///memory.db")
     monkeypatch.setenv("OCTOPUS_EMBEDDER", "hashing")
+    # Not beside the database, where keys may not be, nor in the developer's home.
+    monkeypatch.setenv(
+        "OCTOPUS_KEYS_PATH", str(folder.with_name(f"{folder.name}-keys") / "keys.db")
+    )
     monkeypatch.setenv("PYTHONWARNINGS", "error")
 
 

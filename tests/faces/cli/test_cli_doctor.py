@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -43,6 +44,7 @@ def test_doctor_is_content():
         "versions": "ok",
         "settings": "ok",
         "database": "ok",
+        "scope keys": "ok",
         "embedder": "ok",
         "summarizer": "ok",
         "tokenizer": "ok",
@@ -196,3 +198,51 @@ def test_the_driver_of_sql_server_is_warned_of(mode, words, monkeypatch):
     plain = Settings(database_url=f"{url}?Encrypt=no", sqlserver_serialize=mode)
     assert list(doctor._sqlserver_driver(plain)) == []
     assert list(doctor._sqlserver_driver(Settings())) == []
+
+
+@pytest.fixture
+def keys(monkeypatch) -> Path:
+    pytest.importorskip("cryptography")
+    monkeypatch.setenv("OCTOPUS_KEYS", "local")
+    return Path(os.environ["OCTOPUS_KEYS_PATH"])
+
+
+def scope_keys(code=0):
+    found = run_json("doctor", code=code)["checks"]
+    return [(each["status"], each["detail"]) for each in found if each["name"] == "scope keys"]
+
+
+def test_doctor_says_that_the_key_store_will_be_made(keys: Path):
+    assert scope_keys() == [("ok", f"{keys} will be made by the first write")]
+    assert not keys.exists()
+
+
+def test_doctor_tries_the_key_store(keys: Path):
+    run("scope-keys", "init")
+    master = keys.with_name("master.key")
+    assert scope_keys() == [("ok", f"{keys}: 0 keys, under {master}")]
+    keys.chmod(0o644)
+    assert scope_keys()[1:] == [("warning", f"every user can read {keys}: chmod 600 {keys}")]
+    keys.chmod(0o600)
+    master.chmod(0o644)
+    [(status, detail)] = scope_keys(code=1)
+    assert status == "failed"
+    assert "open to every user of this machine" in detail
+
+
+def test_doctor_says_where_keys_may_not_be(keys: Path, monkeypatch):
+    monkeypatch.setenv("OCTOPUS_KEYS_PATH", str(Path.cwd() / "keys.db"))
+    [(status, detail)] = scope_keys(code=1)
+    assert status == "failed"
+    assert "every backup of the data would hold the keys" in detail
+
+
+def test_doctor_looks_at_the_age_of_the_keys_backups(keys: Path, monkeypatch):
+    copies = keys.with_name("copies")
+    monkeypatch.setenv("OCTOPUS_KEYS_BACKUP_FOLDER", str(copies))
+    run("scope-keys", "init")
+    assert scope_keys()[1][0] == "warning"
+    run("scope-keys", "backup")
+    assert len(scope_keys()) == 1
+    (copies / "octopus-keys-20200101T000000Z.db").touch()
+    assert "may hold keys that receipts call gone" in scope_keys()[1][1]

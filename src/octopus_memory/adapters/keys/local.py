@@ -316,7 +316,7 @@ class LocalKeys(ScopeKeys):
             return f"the key store {self._path} is damaged: restore it from its backup"
         return (
             f"there is no key store at {self._path}: restore it, or correct keys_path; octopus "
-            "scope-keys init makes a new one"
+            "scope-keys init makes a first one"
         )
 
     def _unsafe(self) -> list[str]:

@@ -71,7 +71,7 @@ class MasterFile:
         except (OSError, UnicodeDecodeError) as error:
             raise KeyUnavailable(
                 f"the master key {self._path} cannot be read ({_why(error)}): restore the file, or "
-                "correct keys_master_file"
+                "correct keys_master_file; octopus scope-keys init makes a first one"
             ) from None
         if os.name == "posix" and mode & stat.S_IRWXO:
             raise KeyUnavailable(

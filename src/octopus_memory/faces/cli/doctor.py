@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -76,6 +77,7 @@ _SUMMARY_SECONDS = 15.0
 _REQUIREMENT = re.compile(r"([\w.-]+).*;\s*extra\s*==\s*['\"]([\w.-]+)['\"]")
 _REMEDIES = {
     "database": "repair the database, or name another with --db or OCTOPUS_DATABASE_URL",
+    "scope keys": "correct the settings keys_… or vault_…: docs/howto/scope-keys.md",
     "embedder": "check OCTOPUS_EMBEDDER, or reinstall octopus-memory",
     "summarizer": "check OCTOPUS_SUMMARIZER; extractive needs no model",
     "tokenizer": "check OCTOPUS_TOKENIZER; approximate always works",
@@ -141,6 +143,7 @@ def run_checks(db_url: str | None) -> Iterator[Check]:
     database = _guarded("database", lambda given: _database(given, found), settings)
     yield database
     yield from _disk(settings)
+    yield from _scope_keys(settings)
     if database.status is not Status.FAILED:
         if found.report is not None:
             yield from _row_security(found.report)
@@ -207,6 +210,43 @@ def _database(settings: Settings, found: _Found) -> Check:
         detail=f"{where}; opened read-only",
         remedy="remove ?mode=ro from the URL to write",
     )
+
+
+def _scope_keys(settings: Settings) -> Iterator[Check]:
+    """Try the key store, if what is stored is sealed, and warn of what is unsafe about it."""
+    from ...wiring_keys import find_keys, keys_path
+
+    name = "scope keys"
+    try:
+        keys = find_keys(settings)
+        if keys is None:
+            detail = "off: a copy of the database can be read without a key"
+            yield Check(name=name, status=Status.OK, detail=detail)
+            return
+        with closing(keys):
+            state = keys.check()
+    except MissingExtra as error:
+        remedy = f"pip install '{_DISTRIBUTION}[{error.extra}]'"
+        yield Check(name=name, status=Status.FAILED, detail=str(error), remedy=remedy)
+        return
+    except OctopusError as error:
+        yield Check(name=name, status=Status.FAILED, detail=str(error), remedy=_REMEDIES[name])
+        return
+    file = sqlite_file(settings.url)
+    is_new = file is not None and not file.exists()
+    if is_new and settings.keys == "local" and not keys_path(settings).exists():
+        detail = f"{state.place} will be made by the first write"
+        yield Check(name=name, status=Status.OK, detail=detail)
+        return
+    if state.is_usable:
+        used = "keys" if state.keys is None else counted(state.keys, "key")
+        yield Check(
+            name=name, status=Status.OK, detail=f"{state.place}: {used}, under {state.master}"
+        )
+    # Each says its own remedy.
+    status = Status.WARNING if state.is_usable else Status.FAILED
+    for problem in state.problems:
+        yield Check(name=name, status=status, detail=problem)
 
 
 def _sqlserver_driver(settings: Settings) -> Iterator[Check]:

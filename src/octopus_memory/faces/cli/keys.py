@@ -14,7 +14,10 @@ from .json_output import print_json
 from .options import AsJson, Db, parse_until
 from .terminal import Screen
 
-keys = typer.Typer(help="API keys of the REST service.", no_args_is_help=True)
+keys = typer.Typer(
+    help="API keys of the REST service. Keys that seal users: octopus scope-keys.",
+    no_args_is_help=True,
+)
 KeyId = Annotated[str, typer.Argument(help="Id of the key, from octopus keys list.")]
 
 
