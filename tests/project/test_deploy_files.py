@@ -121,6 +121,45 @@ def test_probes_ask_what_the_service_answers():
     }
 
 
+def test_keys_are_on_and_never_beside_the_data():
+    [config] = kinds("ConfigMap")
+    data = config["data"]
+    assert data["OCTOPUS_KEYS"] == "vault"
+    for pod in pods():
+        for each in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
+            if each["image"].startswith("octopus:"):
+                [mount] = [m for m in each["volumeMounts"] if m["name"] == "vault"]
+                assert data["OCTOPUS_VAULT_TOKEN_FILE"] == f"{mount['mountPath']}/token"
+                [volume] = [v for v in pod["spec"]["volumes"] if v["name"] == "vault"]
+                # Readable by the user of the pods alone, who is not root.
+                assert volume["secret"]["defaultMode"] == 0o440
+                assert pod["spec"]["securityContext"]["fsGroup"]
+    assert "OCTOPUS_KEYS=local" in DOCKERFILE
+    volumes = json.loads(re.findall(r"^VOLUME (.+)$", DOCKERFILE, re.MULTILINE)[0])
+    [path] = re.findall(r"OCTOPUS_KEYS_PATH=(\S+)", DOCKERFILE)
+    [database] = re.findall(r"OCTOPUS_DATABASE_URL=sqlite:///(\S+)", DOCKERFILE)
+    assert sorted(volumes) == sorted(str(Path(each).parent) for each in (path, database))
+
+
+def test_every_process_of_the_compose_file_has_the_same_keys():
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    ours = {name: services[name] for name in ("service", "worker", "tables")}
+    for each in ours.values():
+        assert each["environment"]["OCTOPUS_KEYS"] == "local"
+        assert each["volumes"] == ["keys:/keys"]
+        assert each["environment"]["OCTOPUS_KEYS_PATH"].startswith("/keys/")
+        assert "OCTOPUS_INDEX" not in each["environment"]
+
+
+def test_the_unit_keeps_keys_in_a_folder_of_their_own():
+    text = (DEPLOY / "octopus.service").read_text()
+    [folders] = re.findall(r"^StateDirectory=(.+)$", text, re.MULTILINE)
+    [keys] = re.findall(r"OCTOPUS_KEYS_PATH=(\S+)", text)
+    [database] = re.findall(r"OCTOPUS_DATABASE_URL=sqlite:///(\S+)", text)
+    made = {f"/var/lib/{name}" for name in folders.split()}
+    assert {str(Path(keys).parent), str(Path(database).parent)} == made
+
+
 def test_every_selector_finds_its_pods():
     labels = [pod["metadata"]["labels"] for pod in pods()]
     wanted = [each["spec"]["selector"] for each in kinds("Service")]
@@ -200,7 +239,8 @@ def test_the_steps_of_the_dockerfile_give_a_service(tmp_path: Path):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     [given] = re.findall(r"^ENV (.+)$", steps, re.MULTILINE)
-    for pair in given.replace("/data", str(data)).replace("/opt/octopus", str(target)).split():
+    given = given.replace("/data", str(data)).replace("/opt/octopus", str(target))
+    for pair in given.replace("/keys", str(tmp_path / "keys")).split():
         name, _, value = pair.partition("=")
         environment[name] = value.replace("$PATH", os.environ["PATH"])
     environment |= {"OCTOPUS_SERVER__HOST": "127.0.0.1", "OCTOPUS_SERVER__PORT": str(port)}
@@ -223,6 +263,7 @@ def test_the_steps_of_the_dockerfile_give_a_service(tmp_path: Path):
             time.sleep(0.2)
         assert asked.returncode == 0
         assert (data / "memory.db").exists()
+        assert not list(data.glob("keys*"))
     finally:
         served.terminate()
         assert served.wait(60) == 0

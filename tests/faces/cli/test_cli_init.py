@@ -34,6 +34,14 @@ def test_each_kind_writes_settings_that_load_and_says_what_to_run(kind: str) -> 
     assert "Next:" in run("init", kind, "--folder", "other").stdout
 
 
+@pytest.mark.parametrize("kind", [starter.name for starter in STARTERS])
+def test_the_service_has_scope_keys_on_and_no_other(kind: str) -> None:
+    shown = run("init", kind).stdout
+    sealed = kind == "service"
+    assert load().keys == ("local" if sealed else "off")
+    assert ("a lost key is a lost memory" in shown) is sealed
+
+
 def command_of_mcp() -> str:
     run("init", "mcp")
     written = json.loads(Path(".mcp.json").read_text(encoding="utf-8"))

@@ -19,6 +19,17 @@ from .options import AsJson
 from .terminal import Screen
 
 _SETTINGS = "octopus.toml"
+_KEYS = """\
+# What is stored of each user is sealed with a key of theirs, kept elsewhere, so that an erasure
+# reaches every backup of the database. `octopus scope-keys status` says where the keys are.
+# Back them up: a lost key is a lost memory (docs/howto/scope-keys.md).
+keys = "local"
+
+"""
+_ON_KEYS = (
+    "Scope keys are on: what is stored is sealed with keys that are not beside the database. "
+    "octopus scope-keys status says where they are. Back them up: a lost key is a lost memory."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +44,8 @@ class Starter:
     install: str
     """The requirements, separated by blanks."""
     run: tuple[str, ...]
+    seals: bool = False
+    """Whether the settings have scope keys on."""
 
     @property
     def next(self) -> tuple[str, ...]:
@@ -103,8 +116,9 @@ STARTERS = (
         is_for="a REST service for programs in any language",
         source="service.py",
         file="client.py",
-        install="octopus-memory[server,client]",
+        install="octopus-memory[server,client,keys]",
         run=("octopus serve --dev", "python client.py    # in another terminal"),
+        seals=True,
     ),
     Starter(
         name="mcp",
@@ -143,6 +157,9 @@ def init(
     screen = Screen()
     for path in paths:
         screen.write("wrote ", (path, "bold"))
+    if starter.seals:
+        screen.gap()
+        screen.write(_ON_KEYS)
     screen.gap()
     screen.write(("Next:", "bold"))
     for command in starter.next:
@@ -183,6 +200,9 @@ def _write(starter: Starter, folder: Path) -> list[str]:
         text = starters.joinpath(source).read_text(encoding="utf-8")
         if path.suffix == ".json":
             text = _with_paths(text, folder)
+        if path.name == _SETTINGS and starter.seals:
+            # Before the first table, to which it would belong otherwise.
+            text = text.replace("[", f"{_KEYS}[", 1)
         # Only a new file, because a link would lead to one outside of the folder.
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
