@@ -26,7 +26,7 @@ _PANELS = {
     ),
     "Operate": (
         *("worker", "reembed", "config", "keys", "index", "serve", "mcp"),
-        *("database", "scope-keys"),
+        *("database", "scope-keys", "encrypt"),
     ),
     "Export and import": ("export", "import", "migrate"),
     "Measure": ("bench",),
@@ -98,6 +98,8 @@ def _load(name: str) -> Loaded:  # noqa: PLR0912, PLR0915 - one case for each mo
             from .faces.cli import keys as module
         case "scope-keys":
             from .faces.cli import scope_keys as module
+        case "encrypt":
+            from .faces.cli import encrypt as module
         case "index":
             from .faces.cli import index as module
         case "export" | "import":
