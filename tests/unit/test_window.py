@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from octopus_memory.domain.errors import InvalidMessage
 from octopus_memory.domain.message import Message
 from octopus_memory.domain.policy import ContextConfig, PruneStrategy
-from octopus_memory.domain.window import FittedMessages, fit_messages
+from octopus_memory.domain.window import FittedMessages, fit_messages, parse_current, parse_history
 
 Body = dict[str, Any]
 
@@ -63,8 +63,8 @@ def fit(history: Any, settings: ContextConfig, **given: Any) -> FittedMessages:
     return fit_messages(
         given.get("system", "You are HR."),
         given.get("block", "[Past Conversations]"),
-        history,
-        given.get("current", "And now?"),
+        parse_history(history),
+        parse_current(given.get("current", "And now?")),
         settings,
         count,
         given.get("summarize"),

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -178,24 +180,27 @@ Explain: TypeAlias = Callable[[], tuple[SignalShare, ...]]
 class Explained:
     """Base of recall results: computes `signals` on first access, because most callers never do."""
 
-    __slots__ = ("_explain",)
-    _explain: Explain
+    __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        slot = vars(cls).get("signals")
+        # A dataclass with slots is made twice, at first without.
+        if isinstance(slot, MemberDescriptorType):
+            setattr(cls, "signals", property(partial(_signals_in, slot), slot.__set__))  # noqa: B010 - the field's type stays
 
     def explained_by(self, explain: Explain) -> Self:
         """Have `signals` computed by `explain`, and return this object, just made by the caller."""
-        object.__setattr__(self, "_explain", explain)
-        # Reading an empty slot calls `__getattr__`.
-        object.__delattr__(self, "signals")
+        object.__setattr__(self, "signals", explain)
         return self
 
-    if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> tuple[SignalShare, ...]:
-            if name != "signals":
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            signals = self._explain()
-            object.__setattr__(self, name, signals)
-            return signals
+def _signals_in(slot: MemberDescriptorType, result: Explained) -> tuple[SignalShare, ...]:
+    found: tuple[SignalShare, ...] | Explain = slot.__get__(result)
+    if not isinstance(found, tuple):
+        found = found()
+        slot.__set__(result, found)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,8 +40,8 @@ class FittedMessages:
 def fit_messages(
     system: str | None,
     block_text: str,
-    history: Sequence[MessageLike],
-    current: str | MessageLike,
+    history: Sequence[Message],
+    current: Message,
     config: ContextConfig,
     count: TokenCount,
     summarize: Callable[[list[Body]], str] | None = None,
@@ -64,32 +64,28 @@ def fit_messages(
     strategy is `fifo`.
 
     Messages are copied; `history` and `current` do not change. Images are not counted.
-
-    :raises InvalidMessage: naming `history[i]`, or `message` for the current one
     """
-    parsed = parse_history(history)
-    last = _parse_current(current)
-    pinned, rest = _split_system(parsed, everywhere=config.single_system_message)
+    pinned, rest = _split_system(history, everywhere=config.single_system_message)
     exchanges = _exchanges(_without_orphans(rest))
     costs = [_tokens(exchange, count) for exchange in exchanges]
     limit = config.max_working_memory_tokens - config.output_reserve
 
     prompts = [system, *(p for p in pinned if p.text != system), block_text]
     head = _head(prompts, config)
-    room = limit - _tokens([*head, last], count)
+    room = limit - _tokens([*head, current], count)
     kept = _kept(exchanges, costs, room, config, count)
     if summarize and config.prune == PruneStrategy.SUMMARIZE and len(kept) < _length(exchanges):
         spare = min(_SUMMARY_TOKENS, max(0, limit // 10))
         kept = _kept(exchanges, costs, room, config, count, spare=spare)
         summary = summarize(_bodies_without(chain(*exchanges), kept))
-        left = limit - _tokens([*kept, last], count)
+        left = limit - _tokens([*kept, current], count)
         head = _head_with_summary(prompts, summary, left, config, count) or head
 
-    tokens = _tokens([*head, *kept, last], count)
+    tokens = _tokens([*head, *kept, current], count)
     return FittedMessages(
-        messages=[dict(message.body) for message in (*head, *kept, last)],
+        messages=[dict(message.body) for message in (*head, *kept, current)],
         tokens=tokens,
-        dropped=len(parsed) - len(pinned) - len(kept),
+        dropped=len(history) - len(pinned) - len(kept),
         overflow_tokens=max(0, tokens - limit),
     )
 
@@ -107,7 +103,11 @@ def parse_history(history: Sequence[MessageLike]) -> list[Message]:
     ]
 
 
-def _parse_current(current: str | MessageLike) -> Message:
+def parse_current(current: str | MessageLike) -> Message:
+    """The current user message.
+
+    :raises InvalidMessage: naming `message`
+    """
     if isinstance(current, str):
         current = ("user", current)
     message = parse_message(current, field="message", max_bytes=sys.maxsize)

@@ -112,12 +112,12 @@ def restore(runtime: Runtime, scope: Scope, given: Episode | UUID | str, *, acto
     ):
         for _ in range(_ATTEMPTS):
             state = runtime.store.recall_state(scope)
-            findable = _findable(runtime, scope, episode_id)
+            entries = _index_entries(runtime, scope, episode_id)
             try:
                 return runtime.store.restore(
                     scope,
                     episode_id,
-                    findable,
+                    entries,
                     at=entry.at,
                     entry=entry,
                     epoch=None if state is None else state.epoch,
@@ -127,17 +127,17 @@ def restore(runtime: Runtime, scope: Scope, given: Episode | UUID | str, *, acto
         raise changed
 
 
-def _findable(runtime: Runtime, scope: Scope, episode_id: UUID) -> list[IndexEntry]:
+def _index_entries(runtime: Runtime, scope: Scope, episode_id: UUID) -> list[IndexEntry]:
     """Make the recall rows of the episode: of its summary, and of its turns if they are kept."""
     kept = runtime.store.stored_episode(scope, episode_id)
     if kept is None:
         raise EpisodeNotFound(episode_id)
     config, episode = runtime.config(scope.tenant, scope.agent), kept.episode
-    findable = [
+    entries = [
         index_turns.of_turn(runtime, scope, turn, config) for turn in kept.turns if turn.indexed
     ]
     if episode.summary is not None:
         made = Summary(text=episode.summary, key_facts=episode.key_facts)
         lexical = close.summary_lexical(runtime, scope, made, episode.summarized_by)
-        findable.append(IndexEntry(ordinal=SUMMARY_ORDINAL, lexical=lexical))
-    return findable
+        entries.append(IndexEntry(ordinal=SUMMARY_ORDINAL, lexical=lexical))
+    return entries

@@ -55,7 +55,7 @@ def run_pending(runtime: Runtime, worker_id: str) -> PendingReport:
 
     runtime.check_for_removals()
     # Feed the mirror first, so that receipts of erasures see it without the erased rows.
-    fed = mirror.feed(runtime, worker_id, look=False)
+    fed = mirror.feed(runtime, worker_id, verify=False)
     erasure.finish(runtime)
     stored_turns.remove_own_words(runtime)
     timed_out = pending.close_idle(runtime)
@@ -198,7 +198,7 @@ class BackgroundWorker:
             while not self._stopped and pending.embed_batch(self._runtime, self._worker_id).is_full:
                 pass
             if not self._stopped:
-                self._feed(look=whole)
+                self._feed(verify=whole)
                 pending.summarize_pending(self._runtime, self._worker_id, go_on=self._has_time)
             if whole and not self._stopped:
                 pending.resolve_times(self._runtime, self._worker_id)
@@ -217,8 +217,8 @@ class BackgroundWorker:
         finally:
             self.is_working = False
 
-    def _feed(self, *, look: bool) -> None:
-        fed = mirror.feed(self._runtime, self._worker_id, look=look, stop=self._stop.is_set)
+    def _feed(self, *, verify: bool) -> None:
+        fed = mirror.feed(self._runtime, self._worker_id, verify=verify, stop=self._stop.is_set)
         counts = self._runtime.counts
         counts.count_work(WorkKind.INDEX, done=fed.given, failed=int(fed.failed))
         counts.count_work(WorkKind.UNINDEX, done=fed.removed)
@@ -232,7 +232,7 @@ class BackgroundWorker:
         with contextlib.suppress(OctopusError):
             while pending.embed_batch(self._runtime, self._worker_id).is_full:
                 self._end_if_stopped()
-            self._feed(look=False)
+            self._feed(verify=False)
 
     def _has_time(self) -> bool:
         """Return whether another summary may follow: False if a full round is due."""

@@ -16,9 +16,9 @@ from .layout import (
     KNOWN,
     RECORD,
     Draft,
-    Said,
     ShownSummary,
     TokenCount,
+    Words,
     as_sentence,
     date_line,
     exchange,
@@ -48,8 +48,8 @@ __all__ = [
     "RECORD",
     "Block",
     "Material",
-    "Said",
     "TokenCount",
+    "Words",
     "fenced",
     "longest",
     "make_block",
@@ -315,7 +315,7 @@ def _passage(
     said = draft.quote(hit, excerpt(hit.text, weigh, longest))
     if not said.text:
         return None
-    asked, turn_ids = Said("", ""), [hit.id]
+    asked, turn_ids = Words("", ""), [hit.id]
     before, question = candidate.before, question_before(candidate)
     if before is not None and question and before.id not in quoted_turns:
         asked, turn_ids = draft.quote(before, question), [before.id, hit.id]
@@ -420,7 +420,7 @@ def _summary(snippet: EpisodeSnippet, draft: Draft, room: int) -> ShownSummary:
     if snippet.summary:
         # Neutralize before joining lines, because line starts are lost afterwards.
         told = one_line(neutralize(snippet.summary[: 3 * _SUMMARY_LENGTH]), _SUMMARY_LENGTH)
-        said = [Said("", told)]
+        said = [Words("", told)]
     else:
         said = [draft.quote(turn, turn.text) for turn in snippet.turns]
     passages = [each for each in draft.passages if each.episode_id == snippet.episode_id]

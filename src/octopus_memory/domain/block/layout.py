@@ -37,7 +37,7 @@ _QUOTES = str.maketrans({'"': "\u201d", "\uff02": "\u201d"})
 _STOPS = (".", "!", "?", "\u2026", "\u3002", "\uff01", "\uff1f")
 
 
-class Said(NamedTuple):
+class Words(NamedTuple):
     """Words of a turn and their speaker, a role or a name."""
 
     speaker: str
@@ -49,7 +49,7 @@ class ShownSummary:
     """An episode's summary as the block shows it, neutralized."""
 
     snippet: EpisodeSnippet
-    words: tuple[Said, ...]
+    words: tuple[Words, ...]
     """The summary, without a speaker; or last turns, if the episode has no summary."""
     facts: tuple[str, ...] = ()
 
@@ -68,12 +68,12 @@ class Draft:
     _names: dict[str, str] = field(default_factory=dict)
     """Speakers, neutralized once for the block."""
 
-    def quote(self, turn: TurnHit, text: str) -> Said:
+    def quote(self, turn: TurnHit, text: str) -> Words:
         """Return words of a turn as they may stand in a prompt."""
         who = speaker(turn)
         if who not in self._names:
             self._names[who] = _name(who)
-        return Said(self._names[who], _harmless(text))
+        return Words(self._names[who], _harmless(text))
 
     def lines(self) -> Iterator[str]:
         return _compact(self) if self.layout == Layout.COMPACT else _detailed(self)
@@ -108,16 +108,16 @@ def speaker(turn: TurnHit) -> str:
     return turn.role if name is None or name.strip().casefold() in _ROLES else name
 
 
-def quoted(speaker: str, text: str) -> Said:
+def quoted(speaker: str, text: str) -> Words:
     """Someone's words as they may stand in a prompt: neutralized, and cut where they are long."""
-    return Said(_name(speaker), _harmless(text))
+    return Words(_name(speaker), _harmless(text))
 
 
 def _harmless(text: str) -> str:
     return neutralize(text, SUMMARY_LIMIT).translate(_QUOTES)
 
 
-def spoken(said: Said) -> str:
+def spoken(said: Words) -> str:
     return f'{said.speaker}: "{said.text}"' if said.speaker else said.text
 
 
@@ -216,10 +216,10 @@ def _said_lines(passages: Sequence[Passage]) -> Iterator[str]:
 
 
 def spoken_passage(passage: Passage) -> str:
-    return exchange(Said(passage.asked_by, passage.asked), Said(passage.speaker, passage.text))
+    return exchange(Words(passage.asked_by, passage.asked), Words(passage.speaker, passage.text))
 
 
-def exchange(asked: Said, said: Said) -> str:
+def exchange(asked: Words, said: Words) -> str:
     """Return an answer after its question, which may be empty."""
     return f"{spoken(asked)} {spoken(said)}" if asked.text else spoken(said)
 

@@ -223,7 +223,7 @@ def _take_out(runtime: Runtime, erasure: Erasure) -> None:
     feed(
         runtime,
         leases.new_worker_id(),
-        look=False,
+        verify=False,
         stop=lambda: not runtime.store.waiting_removals(erasure),
     )
 

@@ -17,10 +17,10 @@ from ...domain.episode import Episode, EpisodeSnippet, Scope, Turn, check_name
 from ...domain.errors import InvalidInput
 from ...domain.facts import Fact
 from ...domain.ids import new_id
-from ...domain.message import Json, Message, MessageLike, parse_message
+from ...domain.message import Json, Message, MessageLike
 from ...domain.policy import EpisodicRecallConfig, MemoryConfig
 from ...domain.search.question_kind import Question, is_small_talk
-from ...domain.window import fit_messages, parse_history
+from ...domain.window import fit_messages, parse_current, parse_history
 from ...ports.values import EpisodeQuery
 from .. import facts
 from ..core.runtime import Runtime
@@ -77,7 +77,8 @@ class MemoryOrchestrator:
         if count_tokens is not None and not callable(count_tokens):
             raise InvalidInput("count_tokens", "must be a function from a text to a number")
         count = count_tokens or self._runtime.counter.count
-        query, given = _words(message), parse_history(history)
+        current, given = parse_current(message), parse_history(history)
+        query = current.text
         material = self.material(
             query, config, shape.budget_tokens, session_id=session_id, history=given
         )
@@ -103,7 +104,7 @@ class MemoryOrchestrator:
                 query=query,
             )
         fitted = fit_messages(
-            system, block.text, given, message, shape, count, summarize=self._summarize
+            system, block.text, given, current, shape, count, summarize=self._summarize
         )
         self._reached("laid out")
         return MemoryContext(
@@ -314,12 +315,6 @@ def _last_words(runtime: Runtime, episode: Episode) -> EpisodeSnippet:
     turns = runtime.store.turns(episode.scope, episode.id, start=start)
     said = tuple(recall.plain_hit(turn) for turn in turns)
     return recall.snippet_of(episode, turns=said)
-
-
-def _words(message: str | MessageLike) -> str:
-    if isinstance(message, str):
-        return message
-    return parse_message(message, max_bytes=2**62).text
 
 
 def _shown(material: Material, block: Block) -> tuple[EpisodeSnippet, ...]:

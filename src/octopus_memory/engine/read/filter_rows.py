@@ -18,7 +18,7 @@ from ..core.runtime import Runtime
 _NUMBERS = {Role.USER: USER, Role.ASSISTANT: ASSISTANT, Role.SYSTEM: SYSTEM, Role.TOOL: TOOL}
 _PAGE = 500
 _FEW = 20
-"""Sessions whose episodes are read one session at a time."""
+"""Sessions that are read one at a time, and their episodes."""
 
 
 def masks(
@@ -51,6 +51,12 @@ def _episodes(
 def _sessions(runtime: Runtime, scope: Scope, filters: RecallFilters) -> Iterator[str]:
     if not filters.metadata:
         yield from filters.sessions or ()
+        return
+    if filters.sessions is not None and len(filters.sessions) <= _FEW:
+        for name in filters.sessions:
+            state = runtime.store.session(scope, name)
+            if state is not None and has_all(state.session.metadata, filters.metadata):
+                yield name
         return
     offset = 0
     while True:

@@ -103,18 +103,22 @@ def waiting(runtime: Runtime) -> int:
 
 
 def feed(
-    runtime: Runtime, worker_id: str, *, look: bool = True, stop: Callable[[], bool] = lambda: False
+    runtime: Runtime,
+    worker_id: str,
+    *,
+    verify: bool = True,
+    stop: Callable[[], bool] = lambda: False,
 ) -> FeedReport:
     """Apply all waiting changes to the remote index; an unreachable index never raises.
 
-    With `look` it also verifies that the index still has a collection for this model, and drops
+    With `verify` it also checks that the index still has a collection for this model, and drops
     those of former models. `stop` is called after each batch.
 
     One process feeds at a time, because a second one could write a row that it read before an
     erasure after the first one removed it.
     """
     mirror = _fed(runtime)
-    if mirror is None or not (look or waiting(runtime)):
+    if mirror is None or not (verify or waiting(runtime)):
         return FeedReport()
     with runtime.store.lead(_JOB, worker_id=worker_id) as lead:
         if lead is None:

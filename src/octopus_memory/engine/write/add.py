@@ -128,7 +128,7 @@ class _Adding:
             given,
             self._config,
             guard,
-            findable=False,
+            index_now=False,
             before=self._said_before,
         )
 

@@ -91,7 +91,7 @@ def _made(
     for some in _few_at_a_time(found):
         turns = {(turn.episode_id, turn.ordinal): turn for turn in _turns(runtime, some)}
         for each in some:
-            entries = list(_findable(runtime, each, turns))
+            entries = list(_index_entries(runtime, each, turns))
             made.append((each, _with_facts(runtime, each, turns, entries)))
     return made
 
@@ -108,7 +108,7 @@ def _few_at_a_time(found: Sequence[UnindexedTurns]) -> Iterator[Sequence[Unindex
     yield some
 
 
-def _findable(
+def _index_entries(
     runtime: Runtime, found: UnindexedTurns, turns: Mapping[tuple[UUID, int], Turn]
 ) -> Iterator[IndexEntry]:
     config = _config(runtime, found.scope)

@@ -25,12 +25,12 @@ def new_turns(
     config: MemoryConfig,
     guard: Guard | None = None,
     *,
-    findable: bool = True,
+    index_now: bool = True,
     before: Callable[[], Sequence[tuple[Message, bool]]] = tuple,
 ) -> list[NewTurn]:
     """Make the turns to store: redacted by the agent's settings, with ids and token counts.
 
-    With `findable` they are tokenized now, otherwise after they are stored. A wish to forget and
+    With `index_now` they are tokenized now, otherwise after they are stored. A wish to forget and
     the answer to it are replayed but never recalled. `before` reads the messages before these, each
     with whether it is recalled.
     """
@@ -48,9 +48,9 @@ def new_turns(
             count,
             at,
             runtime.lexicon.turn(scope, message.text, message.name, at)
-            if findable and is_indexed
+            if index_now and is_indexed
             else None,
-            findable and is_indexed and wants_vector(message, config),
+            index_now and is_indexed and wants_vector(message, config),
             has_pii,
             is_indexed,
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ...domain.block.block import RECORD, Said, fenced, quoted, speaker, spoken
+from ...domain.block.block import RECORD, Words, fenced, quoted, speaker, spoken
 from ...domain.block.layout import forget_list, forgotten_line
 from ...domain.episode import SUMMARY_LIMIT, Episode, EpisodeSnippet, Turn, TurnHit
 from ...domain.erasure import EraseReceipt
@@ -50,7 +50,7 @@ class _Entry:
     is_archived: bool
     relevance: float | None = None
     end_reason: str | None = None
-    words: list[tuple[datetime, Said]] = field(default_factory=list)
+    words: list[tuple[datetime, Words]] = field(default_factory=list)
 
     def lines(self) -> Iterator[str]:
         archived = " (archived)" if self.is_archived else ""
@@ -269,7 +269,7 @@ def _facts(facts: Sequence[str]) -> list[str]:
     return [neutralize(fact, SUMMARY_LIMIT) for fact in facts]
 
 
-def _said(turn: TurnHit, words: str | None = None) -> tuple[datetime, Said]:
+def _said(turn: TurnHit, words: str | None = None) -> tuple[datetime, Words]:
     return turn.at, quoted(speaker(turn), turn.text if words is None else words)
 
 

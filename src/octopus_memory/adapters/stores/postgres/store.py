@@ -6,6 +6,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
@@ -230,7 +231,11 @@ class PostgresStore(SqlStore):
             by_person.setdefault(person(item), []).append(item)
         return [(reach_of([who]), some) for who, some in by_person.items()]
 
-    def claim(self, kind: Any, **lease: Any) -> Any:
+    # The type of the items goes by the kind: see the port.
+    def claim(
+        self, kind: Any, *, worker_id: str, limit: int, now: datetime, until: datetime
+    ) -> Any:
+        lease: dict[str, Any] = {"worker_id": worker_id, "limit": limit, "now": now, "until": until}
         if self._placing is None:
             return super().claim(kind, **lease)
         return self._write(Every.TENANT, statements.work.claim_unlocked, kind, **lease)

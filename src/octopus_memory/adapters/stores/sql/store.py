@@ -261,7 +261,11 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
         do = statements.work.release_leases
         return self._write(Every.TENANT, do, gone, now=now, latest=latest)
 
-    def claim(self, kind: Any, **lease: Any) -> Any:
+    # The type of the items goes by the kind: see the port.
+    def claim(
+        self, kind: Any, *, worker_id: str, limit: int, now: datetime, until: datetime
+    ) -> Any:
+        lease: dict[str, Any] = {"worker_id": worker_id, "limit": limit, "now": now, "until": until}
         return self._write(Every.TENANT, statements.work.claim, kind, **lease)
 
     def put_vectors(self, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
