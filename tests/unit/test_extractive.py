@@ -132,6 +132,15 @@ def test_a_short_conversation_is_summed_up_in_a_line():
     ]
 
 
+def test_who_answers_their_own_question_is_named_before_it():
+    made = summary_of(
+        user("Ich bin gegen Nüsse allergisch und suche ein Rezept."),
+        assistant("Wie wäre es mit Kürbissuppe? Ganz ohne Nüsse."),
+        user("Super, danke!"),
+    )
+    assert made.key_facts == ("Assistant — Wie wäre es mit Kürbissuppe? Ganz ohne Nüsse.",)
+
+
 def test_key_facts_do_not_repeat_the_summary():
     for conversation in (SUPPORT, *map(messages_of, INTAKE.values())):
         made = summary_of(*conversation)

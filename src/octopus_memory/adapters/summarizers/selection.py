@@ -385,9 +385,17 @@ def _rendered_length(sentences: Iterable[Sentence], lengths: dict[int, int]) -> 
 
 def _render_fact(candidate: _Candidate) -> str:
     """Text of a key fact: a statement with its speaker, a short answer after its question."""
-    asked = " ".join(closed(_own_words(question.text)) for question in candidate.sentence.asked)
-    told = _render([candidate.sentence])
-    return f"{shorten(asked, _ASKED_CHARS)} {told}" if asked else told
+    answer = candidate.sentence
+    asked = " ".join(closed(_own_words(question.text)) for question in answer.asked)
+    told = _render([answer])
+    if not asked:
+        return told
+    question = shorten(asked, _ASKED_CHARS)
+    if answer.asked[0].speaker == answer.speaker:
+        # One who answers their own question: the name stands before both.
+        said = f"{answer.speaker}{SAYS}"
+        return f"{said}{question} {told.removeprefix(said)}"
+    return f"{question} {told}"
 
 
 def _own_words(text: str) -> str:
