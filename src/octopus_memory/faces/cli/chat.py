@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated
@@ -65,7 +64,9 @@ def chat(
 
     model = answerer(load())
     here = flags(db, tenant, agent, user)
-    view: View = JsonView(quiet=quiet) if as_json else PersonView(quiet=quiet, flags=here)
+    view: PersonView | JsonView = (
+        JsonView(quiet=quiet) if as_json else PersonView(quiet=quiet, flags=here)
+    )
     with contextlib.closing(model), open_or_make(db, background=None) as memory:
         scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor_of("cli"))
         talk = _Talk(scope, model, view, session)
@@ -83,7 +84,11 @@ class _Talk:
     """A running chat."""
 
     def __init__(
-        self, scope: MemoryScope, model: Answerer, view: View, session_id: str | None
+        self,
+        scope: MemoryScope,
+        model: Answerer,
+        view: PersonView | JsonView,
+        session_id: str | None,
     ) -> None:
         self._scope = scope
         self._model = model
@@ -186,54 +191,17 @@ def _lines() -> Iterator[str]:
             return
 
 
-class View(ABC):
-    """Shows the events of a chat."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-
-    @abstractmethod
-    def start(self, session_id: str, model: str, known: int, before: EpisodeSnippet | None) -> None:
-        """Show that a session begins. `before` is the last session that is remembered."""
-
-    @abstractmethod
-    def said(self, text: str) -> None: ...
-
-    @abstractmethod
-    def context(self, context: MemoryContext) -> None: ...
-
-    @abstractmethod
-    def thinking(self) -> AbstractContextManager[object]: ...
-
-    @abstractmethod
-    def answer(self, words: str) -> None: ...
-
-    @abstractmethod
-    def found(self, command: str, snippets: Sequence[EpisodeSnippet]) -> None: ...
-
-    @abstractmethod
-    def help(self) -> None: ...
-
-    @abstractmethod
-    def unknown(self, name: str) -> None: ...
-
-    @abstractmethod
-    def error(self, error: OctopusError) -> None: ...
-
-    @abstractmethod
-    def end(self, session_id: str, episode: Episode | None) -> None: ...
-
-
-class PersonView(View):
+class PersonView:
     """Shows a chat to a person. `flags` are the options of suggested commands."""
 
     def __init__(self, *, quiet: bool, flags: str) -> None:
-        super().__init__(quiet=quiet)
+        self._quiet = quiet
         self._screen = Screen()
         self._flags = flags
         self._started = False
 
     def start(self, session_id: str, model: str, known: int, before: EpisodeSnippet | None) -> None:
+        """Show that a session begins. `before` is the last session that is remembered."""
         screen = self._screen
         if self._started:
             screen.gap()
@@ -312,8 +280,11 @@ class PersonView(View):
         screen.write((f"octopus replay {session_id}{self._flags}", "cyan"), " shows it again.")
 
 
-class JsonView(View):
+class JsonView:
     """Prints one JSON object per event."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
 
     def start(self, session_id: str, model: str, known: int, before: EpisodeSnippet | None) -> None:
         _emit(

@@ -165,7 +165,7 @@ def demo(
     if serve:
         _check_serving(as_json=as_json)
     model = _live_model() if live else None
-    view = Silent() if as_json else DemoView(story)
+    view = DemoView(story, quiet=as_json)
     with _place(keep) as file, _open(file, story) as memory:
         scope = memory.scope(tenant="default", agent=story["agent"], user=story["user"])
         view.start()
@@ -326,36 +326,12 @@ class _Standing:
         return self._now
 
 
-class Silent:
-    """Shows nothing, because the caller prints JSON at the end."""
+class DemoView:
+    """Shows each step of the demo, or nothing where the caller prints JSON at the end."""
 
-    def start(self) -> None:
-        pass
-
-    def remembered(self, part: Part, episode: Episode) -> None:
-        pass
-
-    def recalled(self, snippets: Sequence[EpisodeSnippet]) -> None:
-        pass
-
-    def context(self, context: MemoryContext) -> None:
-        pass
-
-    def answers(self, answers: Answers) -> None:
-        pass
-
-    def end(
-        self, file: Path, *, kept: bool, served: bool, theirs: Sequence[EpisodeSnippet]
-    ) -> None:
-        pass
-
-
-class DemoView(Silent):
-    """Shows each step of the demo."""
-
-    def __init__(self, story: Story) -> None:
+    def __init__(self, story: Story, *, quiet: bool) -> None:
         self._story = story
-        self._screen = Screen()
+        self._screen = Screen(quiet=quiet)
 
     def start(self) -> None:
         agent, user = self._story["agent_name"], self._story["user_name"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
@@ -43,7 +44,7 @@ class Starter:
     file: str
     install: str
     """The requirements, separated by blanks."""
-    run: tuple[str, ...]
+    run: Sequence[str]
     seals: bool = False
     """Whether the settings have scope keys on."""
 
@@ -54,80 +55,10 @@ class Starter:
         return (f"pip install {wanted}", *self.run)
 
 
-STARTERS = (
-    Starter(
-        name="library",
-        is_for="memory in your own Python program",
-        source="library.py",
-        file="agent.py",
-        install="octopus-memory",
-        run=("python agent.py",),
-    ),
-    Starter(
-        name="openai",
-        is_for="a client of the openai package that remembers",
-        source="openai.py",
-        file="agent.py",
-        install="octopus-memory[clients]",
-        run=("export OPENAI_API_KEY=…", "python agent.py"),
-    ),
-    Starter(
-        name="anthropic",
-        is_for="a client of the anthropic package that remembers",
-        source="anthropic.py",
-        file="agent.py",
-        install="octopus-memory[clients]",
-        run=("export ANTHROPIC_API_KEY=…", "python agent.py"),
-    ),
-    Starter(
-        name="langchain",
-        is_for="an agent of LangChain that remembers",
-        source="langchain.py",
-        file="agent.py",
-        install="octopus-memory[langchain] langchain-openai",
-        run=("export OPENAI_API_KEY=…", "python agent.py"),
-    ),
-    Starter(
-        name="langgraph",
-        is_for="a graph of LangGraph that remembers",
-        source="langgraph.py",
-        file="agent.py",
-        install="octopus-memory[langgraph] langchain-openai",
-        run=("export OPENAI_API_KEY=…", "python agent.py"),
-    ),
-    Starter(
-        name="pydantic-ai",
-        is_for="an agent of PydanticAI that remembers",
-        source="pydantic_ai.py",
-        file="agent.py",
-        install="octopus-memory[pydantic-ai] pydantic-ai-slim[openai]",
-        run=("export OPENAI_API_KEY=…", "python agent.py"),
-    ),
-    Starter(
-        name="openai-agents",
-        is_for="an agent of the OpenAI Agents SDK that remembers",
-        source="openai_agents.py",
-        file="agent.py",
-        install="octopus-memory[openai-agents]",
-        run=("export OPENAI_API_KEY=…", "python agent.py"),
-    ),
-    Starter(
-        name="service",
-        is_for="a REST service for programs in any language",
-        source="service.py",
-        file="client.py",
-        install="octopus-memory[server,client,keys]",
-        run=("octopus serve --dev", "python client.py    # in another terminal"),
-        seals=True,
-    ),
-    Starter(
-        name="mcp",
-        is_for="tools for Claude Desktop, Claude Code or another MCP client",
-        source="mcp.json",
-        file=".mcp.json",
-        install="octopus-memory[mcp]",
-        run=("claude    # or copy .mcp.json into your client's configuration",),
-    ),
+_FOLDER = Path(__file__).with_name("starters")
+STARTERS = tuple(
+    Starter(name=name, **kind)
+    for name, kind in tomllib.loads((_FOLDER / "kinds.toml").read_text("utf-8")).items()
 )
 
 
@@ -190,14 +121,13 @@ def _ask() -> str:
 
 
 def _write(starter: Starter, folder: Path) -> list[str]:
-    starters = files(__package__).joinpath("starters")
     wanted = {folder / _SETTINGS: _SETTINGS, folder / starter.file: starter.source}
     for path in wanted:
         if os.path.lexists(path):
             raise InvalidInput("--folder", f"must not hold {path.name} yet: choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
     for path, source in wanted.items():
-        text = starters.joinpath(source).read_text(encoding="utf-8")
+        text = (_FOLDER / source).read_text(encoding="utf-8")
         if path.suffix == ".json":
             text = _with_paths(text, folder)
         if path.name == _SETTINGS and starter.seals:

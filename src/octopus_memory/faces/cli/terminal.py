@@ -19,10 +19,12 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud
 class Screen:
     """Writes to a terminal or a pipe. Text is shown as it is, without markup and escapes."""
 
-    def __init__(self, *, stderr: bool = False) -> None:
+    def __init__(self, *, stderr: bool = False, quiet: bool = False) -> None:
         from rich.console import Console
 
-        self._console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+        self._console = Console(
+            stderr=stderr, quiet=quiet, highlight=False, markup=False, emoji=False
+        )
         self.is_terminal = self._console.is_terminal
         if self.is_terminal:
             self._console.width = min(self._console.width, _WIDEST)
