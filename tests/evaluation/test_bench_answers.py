@@ -20,7 +20,6 @@ from octopus_memory.domain.errors import ModelError
 from octopus_memory.evaluation import (
     MEMORIES,
     Dataset,
-    SharedEmbedder,
     answer_all,
     answers_json,
     answers_markdown,
@@ -38,6 +37,7 @@ from octopus_memory.evaluation import (
     write_report,
     write_sheets,
 )
+from octopus_memory.evaluation.embedding import SharedEmbedder
 from octopus_memory.evaluation.models import ChatModel
 from octopus_memory.evaluation.sheets import prompt, quote_stands
 from octopus_memory.faces.cli.bench import bench

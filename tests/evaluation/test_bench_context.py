@@ -16,12 +16,8 @@ from octopus_memory import InvalidInput
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.engine.scope import MemoryScope
 from octopus_memory.evaluation import (
-    CONTEXT_SYSTEMS,
-    BenchTurn,
     ContextRun,
     Dataset,
-    OctopusSystem,
-    SharedEmbedder,
     context_json,
     context_markdown,
     count_asked,
@@ -33,7 +29,10 @@ from octopus_memory.evaluation import (
     run_recall,
     write_report,
 )
-from octopus_memory.evaluation.blocks import pack
+from octopus_memory.evaluation.blocks import CONTEXT_SYSTEMS, pack
+from octopus_memory.evaluation.conversation import BenchTurn
+from octopus_memory.evaluation.embedding import SharedEmbedder
+from octopus_memory.evaluation.octopus import OctopusSystem
 from octopus_memory.faces.cli.bench import bench
 
 PLOTS = importlib.util.find_spec("matplotlib") is not None

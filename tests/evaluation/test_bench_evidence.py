@@ -7,7 +7,8 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from octopus_memory.evaluation import BenchTurn, Question
+from octopus_memory.evaluation import Question
+from octopus_memory.evaluation.conversation import BenchTurn
 from octopus_memory.evaluation.evidence import (
     LONG_TURN,
     BlockText,

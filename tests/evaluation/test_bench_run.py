@@ -12,10 +12,8 @@ from typer.testing import CliRunner
 from octopus_memory import InvalidInput, MissingExtra
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.evaluation import (
-    SYSTEMS,
     Dataset,
     Hit,
-    SharedEmbedder,
     load_dataset,
     make_systems,
     recall_json,
@@ -24,7 +22,9 @@ from octopus_memory.evaluation import (
     run_relevance,
     write_report,
 )
+from octopus_memory.evaluation.embedding import SharedEmbedder
 from octopus_memory.evaluation.relevance import rename_people
+from octopus_memory.evaluation.suite import SYSTEMS
 from octopus_memory.faces.cli.bench import bench
 
 PLOTS = importlib.util.find_spec("matplotlib") is not None

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from .answers import Given, Record, describe, make_records, parse_budgets, sample
-from .answers_report import AnswerRun, Judged, answers_json, answers_markdown, read_answer_run
-from .blocks import CONTEXT_SYSTEMS, ContextSystem, make_context_systems
-from .context import BUDGETS, ContextRun, SystemContext, count_asked, run_context
+from .answers_report import AnswerRun, answers_json, answers_markdown, read_answer_run
+from .blocks import make_context_systems
+from .context import ContextRun, count_asked, run_context
 from .context_report import context_json, context_markdown
-from .datasets import BenchTurn, Conversation, Dataset, Format, Question, load_dataset
-from .embedding import SharedEmbedder
-from .facts import FactFigures, FoundIn, facts_in, facts_json, facts_markdown, measure_facts
+from .datasets import Conversation, Dataset, Format, Question, load_dataset
+from .facts import facts_in, facts_json, facts_markdown, measure_facts
 from .models import answer_all, judge_all
-from .octopus import OctopusSystem
 from .relevance import RelevanceRun, run_relevance
 from .report import (
     recall_json,
@@ -20,49 +18,32 @@ from .report import (
     relevance_markdown,
     write_report,
 )
-from .run import RecallRun, SystemRun, run_recall
+from .run import RecallRun, run_recall
 from .sheets import (
     MEMORIES,
     Answer,
-    JudgeSheet,
-    Planted,
     judge_sheet,
     look_up,
     read_records,
     write_sheets,
 )
-from .suite import SYSTEMS, make_systems, shared_embedder
-from .systems import Hit, RecallSystem
+from .suite import make_systems, shared_embedder
+from .systems import Hit
 
 __all__ = [
-    "BUDGETS",
-    "CONTEXT_SYSTEMS",
     "MEMORIES",
-    "SYSTEMS",
     "Answer",
     "AnswerRun",
-    "BenchTurn",
     "ContextRun",
-    "ContextSystem",
     "Conversation",
     "Dataset",
-    "FactFigures",
     "Format",
-    "FoundIn",
     "Given",
     "Hit",
-    "JudgeSheet",
-    "Judged",
-    "OctopusSystem",
-    "Planted",
     "Question",
     "RecallRun",
-    "RecallSystem",
     "Record",
     "RelevanceRun",
-    "SharedEmbedder",
-    "SystemContext",
-    "SystemRun",
     "answer_all",
     "answers_json",
     "answers_markdown",

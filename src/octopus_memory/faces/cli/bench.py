@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...domain.errors import InvalidInput, MissingExtra
 from ..actor import actor_of
-from .bench_facts import facts
 from .database import open_existing
 from .json_output import print_json
 from .options import Agent, AsJson, Db, Tenant, User
 from .progress import bar
 
 if TYPE_CHECKING:
-    from ...evaluation import AnswerRun, ContextRun, Dataset, RecallRun, RelevanceRun
+    from ...evaluation import Dataset
     from ...evaluation.run import Progress
 
 bench = typer.Typer(
     no_args_is_help=True, help="Measure how well Octopus finds what was said.", name="bench"
 )
-bench.command()(facts)
 
+_SAID = 200
 _WHOLE = "octopus,recency,bm25,dense,rrf,naive"
 _OF_SUMMARIES = "octopus,naive"
 _WITH_SCORES = "octopus,dense"
@@ -72,6 +72,48 @@ Out = Annotated[
 
 
 @bench.command()
+def facts(
+    *,
+    data: Annotated[
+        Path,
+        typer.Option(
+            "--data",
+            metavar="PATH",
+            help="Folder with messages.jsonl and changes.jsonl; with --dataset, a data file.",
+        ),
+    ],
+    dataset: Annotated[
+        str,
+        typer.Option(
+            "--dataset",
+            metavar="FORMAT",
+            help="List the facts found in conversations of this format, to judge them: locomo, "
+            "longmemeval or jsonl.",
+            show_default=False,
+        ),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Measure how many of the standing facts are found, and how many of those found are right."""
+    from ... import evaluation
+
+    if dataset:
+        found = [
+            asdict(each) for each in evaluation.facts_in(evaluation.load_dataset(dataset, data))
+        ]
+        if as_json:
+            print_json(found)
+            return
+        for each in found:
+            said = " ".join(each["said"].split())[:_SAID]
+            mark = "ends" if each["ends"] else each["kind"]
+            typer.echo(f"{each['conversation']} {each['turn']}  {mark}: {each['text']}  <- {said}")
+        return
+    figures = evaluation.measure_facts(data)
+    _report(figures, None, evaluation.facts_json, evaluation.facts_markdown, as_json=as_json)
+
+
+@bench.command()
 def recall(
     *,
     dataset: Form,
@@ -99,26 +141,16 @@ def recall(
     as_json: AsJson = False,
 ) -> None:
     """Measure how much of the evidence is among the first turns and sessions found."""
-    from ...evaluation import (
-        make_systems,
-        recall_json,
-        recall_markdown,
-        run_recall,
-        shared_embedder,
-    )
+    from ... import evaluation
 
     _make_folders(cache=cache, out=out)
     asked = _load(dataset, data, categories, limit_conversations, user_turns_only, captions)
     names = _split(systems or (_OF_SUMMARIES if archived else _WHOLE))
-    embedder = shared_embedder(cache)
-    made = make_systems(names, embedder, archived=archived)
+    embedder = evaluation.shared_embedder(cache)
+    made = evaluation.make_systems(names, embedder, archived=archived)
     with _watched(asked.questions * len(made)) as progress:
-        run = run_recall(asked, made, embedder=embedder, progress=progress)
-    _write(run, out)
-    if as_json:
-        print_json(recall_json(run))
-    else:
-        typer.echo(recall_markdown(run))
+        run = evaluation.run_recall(asked, made, embedder=embedder, progress=progress)
+    _report(run, out, evaluation.recall_json, evaluation.recall_markdown, as_json=as_json)
 
 
 @bench.command()
@@ -142,25 +174,17 @@ def relevance(
     as_json: AsJson = False,
 ) -> None:
     """Measure whether the score tells questions with an answer from those without one."""
-    from ...evaluation import (
-        make_systems,
-        relevance_json,
-        relevance_markdown,
-        run_relevance,
-        shared_embedder,
-    )
+    from ... import evaluation
 
     _make_folders(cache=cache, out=out)
     asked = _load(dataset, data, categories, limit_conversations, user_turns_only, captions)
-    embedder = shared_embedder(cache)
-    made = make_systems(_split(systems), embedder)
+    embedder = evaluation.shared_embedder(cache)
+    made = evaluation.make_systems(_split(systems), embedder)
     with _watched(asked.questions * len(made)) as progress:
-        run = run_relevance(asked, made, threshold=threshold, embedder=embedder, progress=progress)
-    _write(run, out)
-    if as_json:
-        print_json(relevance_json(run))
-    else:
-        typer.echo(relevance_markdown(run))
+        run = evaluation.run_relevance(
+            asked, made, threshold=threshold, embedder=embedder, progress=progress
+        )
+    _report(run, out, evaluation.relevance_json, evaluation.relevance_markdown, as_json=as_json)
 
 
 @bench.command()
@@ -189,28 +213,18 @@ def context(
     as_json: AsJson = False,
 ) -> None:
     """Measure how much evidence the context block holds, and how many tokens it costs."""
-    from ...evaluation import (
-        context_json,
-        context_markdown,
-        count_asked,
-        make_context_systems,
-        parse_budgets,
-        run_context,
-        shared_embedder,
-    )
+    from ... import evaluation
 
-    wanted = parse_budgets(_split(budgets))
+    wanted = evaluation.parse_budgets(_split(budgets))
     _make_folders(cache=cache, out=out)
     asked = _load(dataset, data, categories, limit_conversations, user_turns_only, captions)
-    embedder = shared_embedder(cache)
-    made = make_context_systems(_split(systems), embedder, dated=asked.asks_for_dates)
-    with _watched(count_asked(asked) * len(made)) as progress:
-        run = run_context(asked, made, budgets=wanted, embedder=embedder, progress=progress)
-    _write(run, out)
-    if as_json:
-        print_json(context_json(run))
-    else:
-        typer.echo(context_markdown(run))
+    embedder = evaluation.shared_embedder(cache)
+    made = evaluation.make_context_systems(_split(systems), embedder, dated=asked.asks_for_dates)
+    with _watched(evaluation.count_asked(asked) * len(made)) as progress:
+        run = evaluation.run_context(
+            asked, made, budgets=wanted, embedder=embedder, progress=progress
+        )
+    _report(run, out, evaluation.context_json, evaluation.context_markdown, as_json=as_json)
 
 
 @bench.command()
@@ -317,12 +331,12 @@ def lookup(
     cache: Cache = None,
 ) -> None:
     """Search the memory of a sheet, as the recall tool of a model does."""
-    from ...evaluation import look_up, read_records, shared_embedder
+    from ... import evaluation
 
-    found = read_records(folder, record)
+    found = evaluation.read_records(folder, record)
     if not found:
         raise InvalidInput("id", f"must be the id of a sheet in {folder / 'reader'}")
-    typer.echo(look_up(folder, found[0], query, shared_embedder(cache)))
+    typer.echo(evaluation.look_up(folder, found[0], query, evaluation.shared_embedder(cache)))
 
 
 def _write_sheets(
@@ -334,26 +348,19 @@ def _write_sheets(
     seed: int,
     cache: Path | None,
 ) -> None:
-    from ...evaluation import (
-        MEMORIES,
-        describe,
-        make_context_systems,
-        make_records,
-        parse_budgets,
-        sample,
-        shared_embedder,
-        write_sheets,
-    )
+    from ... import evaluation
 
-    wanted = parse_budgets(_split(budgets))
-    drawn = sample(asked, questions, seed)
-    embedder = shared_embedder(cache)
-    made = make_context_systems(_split(systems), embedder, dated=True, memories=folder / MEMORIES)
+    wanted = evaluation.parse_budgets(_split(budgets))
+    drawn = evaluation.sample(asked, questions, seed)
+    embedder = evaluation.shared_embedder(cache)
+    made = evaluation.make_context_systems(
+        _split(systems), embedder, dated=True, memories=folder / evaluation.MEMORIES
+    )
     with _watched((drawn.questions + drawn.unanswerable) * len(made)) as progress:
-        records = make_records(
+        records = evaluation.make_records(
             drawn, made, budgets=wanted, seed=seed, embedder=embedder, progress=progress
         )
-    write_sheets(folder, records, describe(drawn, made, embedder))
+    evaluation.write_sheets(folder, records, evaluation.describe(drawn, made, embedder))
     typer.echo(
         f"{len(records)} records in {folder / 'reader'}; READER.md says how to answer them",
         err=True,
@@ -361,21 +368,23 @@ def _write_sheets(
 
 
 def _answer_sheets(folder: Path, model: str, parallel: int, cache: Path | None) -> None:
-    from ...evaluation import answer_all, read_records, shared_embedder
+    from ... import evaluation
     from ...evaluation.models import ChatModel
     from ...settings import load
 
-    total = len(read_records(folder))
+    total = len(evaluation.read_records(folder))
     with closing(ChatModel(model, load())) as reader, _counted("answering", total) as told:
-        answer_all(folder, reader, shared_embedder(cache), told, parallel=parallel)
+        evaluation.answer_all(
+            folder, reader, evaluation.shared_embedder(cache), told, parallel=parallel
+        )
 
 
 def _read_sheets(folder: Path, planted: int, seed: int, judge_model: str, parallel: int) -> None:
-    from ...evaluation import judge_all, judge_sheet
+    from ... import evaluation
     from ...evaluation.models import ChatModel
     from ...settings import load
 
-    sheet = judge_sheet(folder, planted=planted, seed=seed)
+    sheet = evaluation.judge_sheet(folder, planted=planted, seed=seed)
     typer.echo(
         f"{len(sheet.lines)} answers in {folder / 'judge.jsonl'}; "
         f"quotes that do not stand in their context: {len(sheet.bad_quotes)}"
@@ -385,21 +394,17 @@ def _read_sheets(folder: Path, planted: int, seed: int, judge_model: str, parall
     if judge_model:
         total = len(sheet.lines)
         with closing(ChatModel(judge_model, load())) as judge, _counted("judging", total) as told:
-            judge_all(folder, sheet, judge, told, parallel=parallel)
+            evaluation.judge_all(folder, sheet, judge, told, parallel=parallel)
 
 
 def _show_answers(folder: Path, out: Path, *, as_json: bool) -> None:
-    from ...evaluation import answers_json, answers_markdown, judge_sheet, read_answer_run
+    from ... import evaluation
 
-    run = read_answer_run(folder, judge_sheet(folder))
+    run = evaluation.read_answer_run(folder, evaluation.judge_sheet(folder))
     if run is None:
         typer.echo(f"no verdicts in {folder / 'verdicts'}: JUDGE.md says how to judge", err=True)
         return
-    _write(run, out)
-    if as_json:
-        print_json(answers_json(run))
-    else:
-        typer.echo(answers_markdown(run))
+    _report(run, out, evaluation.answers_json, evaluation.answers_markdown, as_json=as_json)
 
 
 def _load(
@@ -410,9 +415,9 @@ def _load(
     user_turns_only: bool,
     captions: bool,
 ) -> Dataset:
-    from ...evaluation import load_dataset
+    from ... import evaluation
 
-    found = load_dataset(
+    found = evaluation.load_dataset(
         form,
         data,
         categories=_split(categories),
@@ -457,13 +462,24 @@ def _make_folders(**wanted: Path | None) -> None:
             raise InvalidInput(option, f"cannot create {folder}: {error.strerror}") from error
 
 
-def _write(run: RecallRun | RelevanceRun | ContextRun | AnswerRun, folder: Path | None) -> None:
-    from ...evaluation import write_report
+def _report(
+    run: Any,
+    folder: Path | None,
+    as_dict: Callable[[Any], Any],
+    markdown: Callable[[Any], str],
+    *,
+    as_json: bool,
+) -> None:
+    """Write a report into the folder, if one is given, and print it."""
+    from ... import evaluation
 
-    if folder is None:
-        return
-    try:
-        write_report(run, folder)
-    except MissingExtra as error:
-        # The figures are written. Only the plot is missing.
-        typer.echo(f"no plot: {error}", err=True)
+    if folder is not None:
+        try:
+            evaluation.write_report(run, folder)
+        except MissingExtra as error:
+            # The figures are written. Only the plot is missing.
+            typer.echo(f"no plot: {error}", err=True)
+    if as_json:
+        print_json(as_dict(run))
+    else:
+        typer.echo(markdown(run))
