@@ -88,10 +88,8 @@ def _load(name: str) -> Loaded:  # noqa: PLR0912, PLR0915 - one case for each mo
             from .faces.cli import scrub as module
         case "audit":
             from .faces.cli import audit as module
-        case "worker":
+        case "worker" | "reembed":
             from .faces.cli import worker as module
-        case "reembed":
-            from .faces.cli import reembed as module
         case "config":
             from .faces.cli import config as module
         case "keys":
@@ -102,10 +100,8 @@ def _load(name: str) -> Loaded:  # noqa: PLR0912, PLR0915 - one case for each mo
             from .faces.cli import encrypt as module
         case "index":
             from .faces.cli import index as module
-        case "export" | "import":
+        case "export" | "import" | "migrate":
             from .faces.cli import transfer as module
-        case "migrate":
-            from .faces.cli import migrate as module
         case "database":
             from .faces.cli import distribute as module
         case "bench":

@@ -307,7 +307,7 @@ def test_the_command_asks_first(path: Path, clock: FixedClock, monkeypatch: pyte
         scope.store(TALK, session_id="s")
         said = scope.session("s").turns
         assert "--yes" in run(path, code=2)
-        monkeypatch.setattr("octopus_memory.faces.cli.confirm.can_ask", lambda: True)
+        monkeypatch.setattr("octopus_memory.faces.cli.terminal.can_ask", lambda: True)
         asked = run(path, "--user", "u", stdin="n\n", code=1)
         assert "the personal data in 1 episode of user u in tenant default, with every" in asked
         assert scope.session("s").turns == said

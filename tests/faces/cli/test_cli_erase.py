@@ -117,7 +117,7 @@ def test_usage(talk: str, args: tuple[str, ...], message: str):
 def test_erase_asks_for_confirmation_on_a_terminal(
     talk: str, answer: str, left: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("octopus_memory.faces.cli.confirm.can_ask", lambda: True)
+    monkeypatch.setattr("octopus_memory.faces.cli.terminal.can_ask", lambda: True)
     done = run("erase", "--user", "anabella", stdin=f"{answer}\n", code=0 if answer == "y" else 1)
     assert "removes 2 episodes of user anabella" in done.output
     assert len(run_json("recent", "--user", "anabella")) == left

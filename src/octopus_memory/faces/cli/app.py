@@ -12,9 +12,8 @@ import typer
 from typer.core import TyperGroup
 
 from ...domain.errors import EpisodeNotFound, FactNotFound, OctopusError, SessionNotFound
-from .json_output import print_json
-from .options import JSON_WANTED
-from .terminal import clean
+from .database import JSON_WANTED
+from .terminal import clean, print_json
 
 Loaded: TypeAlias = Callable[..., None] | typer.Typer
 """A command's function, or a group of commands."""

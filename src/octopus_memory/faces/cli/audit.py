@@ -10,10 +10,8 @@ import typer
 
 from ...domain.audit import AuditEntry
 from ...domain.message import Json
-from .database import open_existing
-from .json_output import print_json
-from .options import AsJson, Db, Tenant
-from .terminal import Screen, counted
+from .database import AsJson, Db, Tenant, open_existing
+from .terminal import Screen, counted, print_json
 
 if TYPE_CHECKING:
     from ...engine.tenant import MemoryTenant

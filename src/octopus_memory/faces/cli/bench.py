@@ -12,10 +12,9 @@ import typer
 
 from ...domain.errors import InvalidInput, MissingExtra
 from ..actor import actor_of
-from .database import open_existing
-from .json_output import print_json
-from .options import Agent, AsJson, Db, Tenant, User
+from .database import Agent, AsJson, Db, Tenant, User, open_existing
 from .progress import bar
+from .terminal import print_json
 
 if TYPE_CHECKING:
     from ...evaluation import Dataset

@@ -1,4 +1,4 @@
-"""`octopus chat`: a small chat that remembers."""
+"""`octopus chat`: a small chat that remembers, and the models that answer in it."""
 
 from __future__ import annotations
 
@@ -6,27 +6,26 @@ import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
 from ...domain.episode import Episode, EpisodeSnippet
-from ...domain.errors import ModelError, OctopusError, SessionNotFound
+from ...domain.errors import InvalidSetting, MissingExtra, ModelError, OctopusError, SessionNotFound
 from ...domain.ids import new_id
 from ...domain.message import Json
 from ...domain.text.neutralize import shorten
 from ..actor import actor_of
-from .database import flags, open_or_make
-from .json_output import print_json
-from .options import Agent, AsJson, Db, Tenant, User
+from .database import Agent, AsJson, Db, Tenant, User, flags, open_or_make
 from .tables import show_snippets, show_summary
-from .terminal import Screen, clean, counted
+from .terminal import Screen, clean, counted, print_json
 
 if TYPE_CHECKING:
+    from openai import OpenAI
+
     from ...domain.context import MemoryContext
     from ...engine.scope import MemoryScope
-    from .agents import Answerer
-
+    from ...settings import Settings
 
 _SYSTEM = "You are a helpful assistant."
 _FLUSH_SECONDS = 10.0
@@ -60,7 +59,6 @@ def chat(
     /quit, Ctrl-D and Ctrl-C close the session.
     """
     from ...settings import load
-    from .agents import answerer
 
     model = answerer(load())
     here = flags(db, tenant, agent, user)
@@ -326,3 +324,105 @@ class JsonView:
 
 def _emit(event: str, **values: object) -> None:
     print_json({"event": event, **values}, indent=None)
+
+
+_SECONDS = 120.0
+
+
+class Answerer(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def answer(self, messages: Sequence[dict[str, Json]]) -> str:
+        """Return the text of the answer.
+
+        :raises ModelError: when there is none
+        """
+
+    def close(self) -> None: ...
+
+
+def answerer(settings: Settings) -> Answerer:
+    """Return the chat model if a key or an address is set, else the echo."""
+    if settings.openai_base_url is None and settings.openai_api_key is None:
+        return Echo()
+    return ChatModel(settings)
+
+
+class Echo:
+    """Repeats the message. Memory works with it as with a model."""
+
+    name = "echo"
+
+    def answer(self, messages: Sequence[dict[str, Json]]) -> str:
+        return f"You said: {messages[-1]['content']}"
+
+    def close(self) -> None:
+        pass
+
+
+class ChatModel:
+    """Asks a chat model of OpenAI, or of any endpoint with the same API."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._model = settings.chat_model
+        self._client = _client(settings)
+
+    @property
+    def name(self) -> str:
+        return self._model
+
+    def answer(self, messages: Sequence[dict[str, Json]]) -> str:
+        import openai
+
+        asked: Any = list(messages)
+        try:
+            made = self._client.chat.completions.create(model=self._model, messages=asked)
+            text = made.choices[0].message.content
+        except openai.APIStatusError as error:
+            raise ModelError(
+                self._remedy(_STATUS.get(error.status_code), error.status_code)
+            ) from error
+        except openai.APITimeoutError as error:
+            raise ModelError(self._remedy(f"gave no answer within {_SECONDS:g} s")) from error
+        except openai.APIConnectionError as error:
+            words = "cannot be reached: check OCTOPUS_OPENAI_BASE_URL and the network"
+            raise ModelError(self._remedy(words)) from error
+        except Exception as error:
+            # A server that is not such an API may answer anything, and the library does not check.
+            words = "gave no chat completion: check that OCTOPUS_OPENAI_BASE_URL ends as it should"
+            raise ModelError(self._remedy(words)) from error
+        if not text:
+            raise ModelError(self._remedy("answered without text"))
+        return str(text)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _remedy(self, words: str | None, status: int | None = None) -> str:
+        seen = "" if status is None else f" (status {status})"
+        return f"{self._model} at {self._client.base_url.host} {words or 'refused'}{seen}"
+
+
+def _client(settings: Settings) -> OpenAI:
+    try:
+        import openai
+    except ImportError as error:
+        raise MissingExtra("openai", "octopus chat with a model") from error
+    key = settings.openai_api_key
+    # A server that the user runs may need no key.
+    given = "none" if key is None else key.get_secret_value()
+    if not given or not given.isascii() or not given.isprintable() or " " in given:
+        raise InvalidSetting(
+            "openai_api_key",
+            "must not be empty, and must not contain blanks or non-ASCII characters",
+        )
+    return openai.OpenAI(api_key=given, base_url=settings.openai_base_url, timeout=_SECONDS)
+
+
+_STATUS = {
+    401: "did not accept the key: check OCTOPUS_OPENAI_API_KEY",
+    403: "does not let this key use the model: check OCTOPUS_OPENAI_API_KEY",
+    404: "knows no such model or path: check OCTOPUS_CHAT_MODEL and OCTOPUS_OPENAI_BASE_URL",
+    429: "is over its rate limit or quota: wait, or raise the quota",
+}

@@ -11,10 +11,8 @@ from ...domain.errors import InvalidSetting
 from ...domain.facts import FactKind
 from ..actor import actor_of
 from ..urls import shown_url
-from .database import open_existing
-from .json_output import print_json
-from .options import AsJson, Db, Tenant
-from .terminal import Screen
+from .database import AsJson, Db, Tenant, open_existing
+from .terminal import Screen, print_json
 
 _FORM = "PART.NAME=VALUE"
 

@@ -1,20 +1,24 @@
-"""Open the memory that `--db` or the settings name."""
+"""The options that commands share, and the memory that they name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from datetime import datetime, time
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
+import typer
+
 from ...domain.errors import InvalidSetting, StoreReadOnly, StoreUnavailable
+from ..options import Agent, Db, Tenant, User
+from ..times import parse_moment
 from ..urls import as_url
 
 if TYPE_CHECKING:
     from ...wiring import EpisodicMemory
-
 
 _OTHERS_NAMED = 5
 
@@ -127,3 +131,72 @@ def open_or_make(db: str | None, *, background: bool | None = False) -> Iterator
 
     with EpisodicMemory.open(as_url(db), background=background) as memory:
         yield memory
+
+
+__all__ = [
+    "JSON_WANTED",
+    "Agent",
+    "Archived",
+    "AsJson",
+    "Db",
+    "Since",
+    "Tenant",
+    "Until",
+    "User",
+    "parse_since",
+    "parse_until",
+]
+
+JSON_WANTED = "octopus.json"
+"""Key in the `meta` of a context: whether errors are printed as JSON."""
+
+
+def _note_json(ctx: typer.Context, value: bool) -> bool:
+    ctx.meta[JSON_WANTED] = value
+    return value
+
+
+def parse_since(text: str) -> datetime:
+    """Parse a date or a time as UTC. A date stands for its start."""
+    return _moment(text, time.min)
+
+
+def parse_until(text: str) -> datetime:
+    """Parse a date or a time as UTC. A date stands for its end."""
+    return _moment(text, time.max)
+
+
+def _moment(text: str, bare: time) -> datetime:
+    try:
+        return parse_moment(text, bare)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="Print JSON.", is_eager=True, callback=_note_json),
+]
+Archived = Annotated[
+    bool | None,
+    typer.Option(
+        "--archived/--no-archived",
+        help="Include archived episodes. Default: the setting of the agent.",
+    ),
+]
+Since = Annotated[
+    datetime | None,
+    typer.Option(
+        parser=parse_since,
+        metavar="TIME",
+        help="Only from this date or time on (UTC unless it has a zone).",
+    ),
+]
+Until = Annotated[
+    datetime | None,
+    typer.Option(
+        parser=parse_until,
+        metavar="TIME",
+        help="Only up to the end of this date, or up to this time.",
+    ),
+]

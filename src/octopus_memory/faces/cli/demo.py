@@ -20,18 +20,16 @@ from ...domain.errors import InvalidInput, MissingExtra, SessionNotFound, StoreU
 from ...domain.message import Json, Message, Role, as_text
 from ...domain.policy import MemoryConfig
 from ..urls import as_url
-from .database import flags
-from .json_output import print_json
-from .options import AsJson
+from .database import AsJson, flags
 from .tables import show_snippets, show_summary, speaker
-from .terminal import Screen, counted
+from .terminal import Screen, counted, print_json
 
 if TYPE_CHECKING:
     from ...domain.context import MemoryContext
     from ...engine.memory import Memory
     from ...engine.scope import MemoryScope
     from ...wiring import EpisodicMemory
-    from .agents import Answerer
+    from .chat import Answerer
 
 
 _BETWEEN_MESSAGES = timedelta(minutes=1)
@@ -242,7 +240,7 @@ def _come_back(scope: MemoryScope, story: Story, answers: Answers) -> None:
 
 def _live_model() -> Answerer:
     from ...settings import load
-    from .agents import Echo, answerer
+    from .chat import Echo, answerer
 
     model = answerer(load())
     if isinstance(model, Echo):

@@ -8,10 +8,8 @@ import typer
 
 from ...domain.errors import InvalidSetting
 from ..urls import as_url, shown_url
-from .confirm import Yes, ask
-from .json_output import print_json
-from .options import AsJson, Db
-from .terminal import Screen, counted
+from .database import AsJson, Db
+from .terminal import Screen, Yes, ask, counted, print_json
 
 database = typer.Typer(help="The database as a whole.", no_args_is_help=True)
 

@@ -26,10 +26,8 @@ from ...domain.ids import new_id
 from ...domain.message import Message
 from ...domain.retention import policy_in_words
 from ..urls import as_url, shown_url
-from .database import released, sqlite_file
-from .json_output import print_json
-from .options import AsJson, Db
-from .terminal import Screen, counted
+from .database import AsJson, Db, released, sqlite_file
+from .terminal import Screen, counted, print_json
 
 if TYPE_CHECKING:
     from ...settings import Settings
@@ -373,7 +371,7 @@ def _tokenizer(settings: Settings) -> Check:
 
 
 def _chat_model(settings: Settings) -> Check:
-    from .agents import Echo, answerer
+    from .chat import Echo, answerer
 
     model = answerer(settings)
     model.close()

@@ -11,12 +11,8 @@ from ...domain.erasure import EraseReceipt, FileSearch, Subject
 from ...domain.errors import InvalidInput, NotFound
 from ..actor import actor_of
 from ..urls import as_url, shown_url
-from .confirm import Yes, ask
-from .database import open_existing
-from .json_output import print_json
-from .options import AsJson, Db, Tenant
-from .receipt import show_receipt, state_of
-from .terminal import Screen, counted
+from .database import AsJson, Db, Tenant, open_existing
+from .terminal import Screen, Yes, ask, counted, print_json
 
 if TYPE_CHECKING:
     from ...wiring import EpisodicMemory
@@ -210,3 +206,27 @@ def _show_search(screen: Screen, search: FileSearch | None) -> None:
     )
     found = ", ".join(f"{number:,} of {kind}" for kind, number in search.found.items())
     screen.write(("found    ", "dim"), found or "none")
+
+
+def state_of(receipt: EraseReceipt) -> str:
+    if receipt.is_complete:
+        return "complete"
+    if receipt.pending:
+        return f"not complete: {', '.join(receipt.pending)} pending"
+    if any(receipt.left.values()):
+        return "not complete: something is left"
+    return "not complete: the files are not rewritten yet (octopus compact)"
+
+
+def show_receipt(screen: Screen, receipt: EraseReceipt) -> None:
+    screen.write(("receipt  ", "dim"), f"{receipt.id}, {receipt.at:%Y-%m-%d %H:%M:%S} UTC")
+    screen.write(("subject  ", "dim"), receipt.subject)
+    gone = [f"{place} {number:,}" for place, number in receipt.removed.items() if number]
+    screen.write(("removed  ", "dim"), ", ".join(gone) or "nothing")
+    left = [f"{place} {number:,}" for place, number in receipt.left.items() if number]
+    screen.write(("left     ", "dim"), ", ".join(left) or "nothing")
+    where = f" on {', '.join(receipt.nodes)}" if receipt.nodes else ""
+    rewritten = f"rewritten{where}" if receipt.physical else "not rewritten yet"
+    screen.write(("files    ", "dim"), rewritten)
+    screen.write(("state    ", "dim"), state_of(receipt))
+    screen.write(("SHA-256  ", "dim"), receipt.sha256)

@@ -10,11 +10,8 @@ import typer
 
 from ...domain.facts import Fact, FactKind
 from ..actor import actor_of
-from .confirm import Yes, ask
-from .database import open_existing, open_or_make
-from .json_output import print_json
-from .options import Agent, AsJson, Db, Tenant, User, parse_until
-from .terminal import Screen
+from .database import Agent, AsJson, Db, Tenant, User, open_existing, open_or_make, parse_until
+from .terminal import Screen, Yes, ask, print_json
 
 facts = typer.Typer(
     help="Standing facts about a user: allergies, home, plans, how to address them.",

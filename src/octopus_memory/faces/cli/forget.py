@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..actor import actor_of
-from .confirm import Yes, can_ask
-from .database import open_existing
-from .json_output import print_json
-from .options import Agent, AsJson, Db, Tenant, User
-from .receipt import show_receipt
-from .terminal import Screen
+from .database import Agent, AsJson, Db, Tenant, User, open_existing
+from .erase import show_receipt
+from .terminal import Screen, Yes, can_ask, print_json
 
 if TYPE_CHECKING:
     from ...domain.forget import ForgetItem, ForgetPreview

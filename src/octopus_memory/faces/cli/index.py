@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .database import open_existing
-from .json_output import print_json, to_plain
-from .options import AsJson, Db
+from .database import AsJson, Db, open_existing
 from .progress import bar, watch_backlog
-from .terminal import Screen, counted
+from .terminal import Screen, counted, print_json, to_plain
 
 if TYPE_CHECKING:
     from ...engine.work.mirror import IndexReport

@@ -14,10 +14,8 @@ from typing import Annotated
 import typer
 
 from ...domain.errors import InvalidInput
-from .confirm import can_ask
-from .json_output import print_json
-from .options import AsJson
-from .terminal import Screen
+from .database import AsJson
+from .terminal import Screen, can_ask, print_json
 
 _SETTINGS = "octopus.toml"
 _KEYS = """\

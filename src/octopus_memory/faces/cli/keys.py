@@ -9,10 +9,8 @@ import typer
 
 from ...domain.identity import AccessRole, ApiKey, NewKey
 from ..actor import actor_of
-from .database import open_existing, open_or_make
-from .json_output import print_json
-from .options import AsJson, Db, parse_until
-from .terminal import Screen
+from .database import AsJson, Db, open_existing, open_or_make, parse_until
+from .terminal import Screen, print_json
 
 keys = typer.Typer(
     help="API keys of the REST service. Keys that seal users: octopus scope-keys.",

@@ -9,11 +9,9 @@ import typer
 
 from ...domain.episode import EpisodeSnippet, TurnHit
 from ..actor import actor_of
-from .database import open_existing, others
-from .json_output import print_json
-from .options import Agent, Archived, AsJson, Db, Since, Tenant, Until, User
+from .database import Agent, Archived, AsJson, Db, Since, Tenant, Until, User, open_existing, others
 from .tables import show_hits, show_session, show_snippets
-from .terminal import Screen, clean
+from .terminal import Screen, clean, print_json
 
 if TYPE_CHECKING:
     from ...ports.admin import StoreStats

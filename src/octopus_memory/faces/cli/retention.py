@@ -13,11 +13,9 @@ from ...domain.errors import InvalidSetting
 from ...domain.policy import EpisodicRetentionPolicy
 from ...domain.retention import RetentionReport
 from ..actor import actor_of
-from .database import open_existing
-from .json_output import print_json
-from .options import Agent, AsJson, Db, Tenant, User
+from .database import Agent, AsJson, Db, Tenant, User, open_existing
 from .progress import bar
-from .terminal import Screen, clean, counted
+from .terminal import Screen, clean, counted, print_json
 
 if TYPE_CHECKING:
     from ...engine.scope import MemoryScope

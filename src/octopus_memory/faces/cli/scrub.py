@@ -8,12 +8,9 @@ import typer
 
 from ...ports.recall_rows import WorkKind
 from ..actor import actor_of
-from .confirm import Yes, ask
-from .database import open_existing
-from .json_output import print_json
-from .options import AsJson, Db, Tenant
+from .database import AsJson, Db, Tenant, open_existing
 from .progress import bar
-from .terminal import Screen, counted
+from .terminal import Screen, Yes, ask, counted, print_json
 
 if TYPE_CHECKING:
     from ... import ScrubReport

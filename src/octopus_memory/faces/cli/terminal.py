@@ -1,12 +1,23 @@
-"""Output for a person: framed and colored on a terminal, plain text in a pipe.
+"""What commands write: text for a person, JSON, and a question before the end.
 
-Rich is imported when the first text is written, because a server or an error needs none of it.
+Text is framed and colored on a terminal, and plain in a pipe. Rich is imported when the first text
+is written, because a server or an error needs none of it.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import re
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+import typer
+
+from ...domain.message import Json, Message
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -106,3 +117,47 @@ def clean(text: str) -> str:
 def counted(number: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun: 1 message, 2,000 messages."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+# Control characters that a terminal obeys, and surrogates that no encoding can write.
+_UNSAFE = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def to_plain(value: object) -> Json:
+    """Convert dataclasses to dicts, and ids and times to text."""
+    match value:
+        case Message():
+            return dict(value.body)
+        case UUID():
+            return str(value)
+        case datetime():
+            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case list() | tuple():
+            return [to_plain(item) for item in value]
+    if dataclasses.is_dataclass(value):
+        value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    return value
+
+
+def print_json(value: object, *, indent: int | None = 2) -> None:
+    """Print one JSON value. Without `indent` it is one line."""
+    encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+    text = json.dumps(to_plain(value), ensure_ascii="utf" not in encoding, indent=indent)
+    typer.echo(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+
+
+def can_ask() -> bool:
+    return sys.stdin.isatty()
+
+
+def ask(what: str, question: str) -> None:
+    """Say what is going to happen, and abort unless the user agrees."""
+    if not can_ask():
+        raise typer.BadParameter("stdin is not a terminal: pass --yes to confirm")
+    Screen(stderr=True).write(what)
+    typer.confirm(question, abort=True, err=True)

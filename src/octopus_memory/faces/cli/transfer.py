@@ -1,4 +1,4 @@
-"""`octopus export` and `octopus import`."""
+"""`octopus export`, `octopus import` and `octopus migrate`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from ...domain.transfer.export_format import ImportReport, is_header
 from ...domain.transfer.export_reader import read_lines, split_lines
 from ...domain.transfer.transcripts import ImportSource
 from ..actor import actor_of
-from .database import open_existing, open_or_make_once_used
-from .json_output import print_json
-from .options import AsJson, Db, Tenant, User
+from ..urls import as_url, shown_url
+from .database import AsJson, Db, Tenant, User, open_existing, open_or_make_once_used, sqlite_file
 from .progress import bar, byte_bar
-from .terminal import Screen, counted
+from .terminal import Screen, counted, print_json
 
 _CHUNK = 64 * 1024
 _END = '{"kind":"episode_end"'
@@ -276,3 +275,56 @@ def _say_imported(screen: Screen, report: ImportReport) -> None:
         )
     if report.episodes:
         screen.write("octopus run-pending embeds them; until then they are found by their words.")
+
+
+def migrate(
+    *,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="URL",
+            help="The database to copy: a URL or a path. It is only read.",
+        ),
+    ],
+    target: Annotated[
+        str,
+        typer.Option("--to", metavar="URL", help="The empty database to copy it to."),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Copy a whole database into an empty one, and compare the two.
+
+    octopus migrate --from sqlite:///memory.db --to postgresql://octopus@localhost/octopus
+    """
+    from ...wiring import move
+
+    source, target = as_url(source) or "", as_url(target) or ""
+    file = sqlite_file(source)
+    if file is not None and not file.exists():
+        raise InvalidInput("--from", f"no such file: {file}")
+    with bar("moving", 100) as show:
+        moved = move(source, target, lambda done, total: show(100 * done // max(1, total)))
+    if as_json:
+        print_json(
+            {
+                "rows": moved.rows,
+                "copied": moved.copied,
+                "resumed": moved.resumed,
+                "tables": moved.tables,
+            }
+        )
+        return
+    screen = Screen()
+    screen.write(
+        f"Copied {counted(moved.rows, 'row')} from {shown_url(source)} to {shown_url(target)}; "
+        "compared every row."
+    )
+    for table in moved.tables:
+        if table.rows:
+            line = f"{table.name:<24}{table.rows:>12,}  {table.checksum[:16]}"
+            screen.write((line, "dim"))
+    if moved.resumed:
+        screen.write(
+            f"An earlier run had copied {counted(moved.rows - moved.copied, 'row')} of them."
+        )

@@ -12,10 +12,8 @@ from ...domain.facts import Fact
 from ...domain.ledger import Injected, InjectedKind, Injection
 from ...domain.replay import EpisodeReplay, SessionReplay
 from ..actor import actor_of
-from .database import open_existing
-from .json_output import print_json
-from .options import Agent, AsJson, Db, Tenant, User
-from .terminal import Screen, counted
+from .database import Agent, AsJson, Db, Tenant, User, open_existing
+from .terminal import Screen, counted, print_json
 
 _LONGEST = 160
 

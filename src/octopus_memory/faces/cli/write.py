@@ -16,12 +16,10 @@ from ...domain.episode import Episode, Turn
 from ...domain.errors import InvalidMessage, ModelError, OctopusError
 from ...domain.message import Json, Message, parse_message
 from ...ports.recall_rows import WorkKind
-from .database import open_existing, open_or_make
-from .json_output import print_json
-from .options import Agent, AsJson, Db, Tenant, User, parse_since
+from .database import Agent, AsJson, Db, Tenant, User, open_existing, open_or_make, parse_since
 from .progress import bar, waiting, watch_backlog
 from .tables import show_summary
-from .terminal import Screen, counted
+from .terminal import Screen, counted, print_json
 
 if TYPE_CHECKING:
     from ...engine.scope import MemoryScope
