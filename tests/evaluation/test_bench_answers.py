@@ -37,9 +37,9 @@ from octopus_memory.evaluation import (
     write_report,
     write_sheets,
 )
-from octopus_memory.evaluation.embedding import SharedEmbedder
 from octopus_memory.evaluation.models import ChatModel
 from octopus_memory.evaluation.sheets import prompt, quote_stands
+from octopus_memory.evaluation.systems import SharedEmbedder
 from octopus_memory.faces.cli.bench import bench
 from octopus_memory.settings import load
 from octopus_memory.testing.openai_server import FakeOpenAIServer

@@ -31,8 +31,8 @@ from octopus_memory.evaluation import (
 )
 from octopus_memory.evaluation.blocks import CONTEXT_SYSTEMS, pack
 from octopus_memory.evaluation.conversation import BenchTurn
-from octopus_memory.evaluation.embedding import SharedEmbedder
 from octopus_memory.evaluation.octopus import OctopusSystem
+from octopus_memory.evaluation.systems import SharedEmbedder
 from octopus_memory.faces.cli.bench import bench
 
 PLOTS = importlib.util.find_spec("matplotlib") is not None

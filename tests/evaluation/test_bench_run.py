@@ -22,9 +22,9 @@ from octopus_memory.evaluation import (
     run_relevance,
     write_report,
 )
-from octopus_memory.evaluation.embedding import SharedEmbedder
-from octopus_memory.evaluation.relevance import rename_people
+from octopus_memory.evaluation.run import rename_people
 from octopus_memory.evaluation.suite import SYSTEMS
+from octopus_memory.evaluation.systems import SharedEmbedder
 from octopus_memory.faces.cli.bench import bench
 
 PLOTS = importlib.util.find_spec("matplotlib") is not None

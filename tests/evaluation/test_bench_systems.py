@@ -13,10 +13,14 @@ from octopus_memory import InvalidInput
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.evaluation import Hit, make_systems
 from octopus_memory.evaluation.conversation import BenchTurn
-from octopus_memory.evaluation.embedding import SharedEmbedder
 from octopus_memory.evaluation.octopus import OctopusSystem
 from octopus_memory.evaluation.suite import SYSTEMS
-from octopus_memory.evaluation.systems import RecallSystem, ranked_sessions, ranked_turns
+from octopus_memory.evaluation.systems import (
+    RecallSystem,
+    SharedEmbedder,
+    ranked_sessions,
+    ranked_turns,
+)
 
 START = datetime(2024, 5, 1, 10, tzinfo=UTC)
 ASKED = START + timedelta(days=30)

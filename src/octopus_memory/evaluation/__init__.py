@@ -10,7 +10,6 @@ from .context_report import context_json, context_markdown
 from .datasets import Conversation, Dataset, Format, Question, load_dataset
 from .facts import facts_in, facts_json, facts_markdown, measure_facts
 from .models import answer_all, judge_all
-from .relevance import RelevanceRun, run_relevance
 from .report import (
     recall_json,
     recall_markdown,
@@ -18,7 +17,7 @@ from .report import (
     relevance_markdown,
     write_report,
 )
-from .run import RecallRun, run_recall
+from .run import RecallRun, RelevanceRun, run_recall, run_relevance
 from .sheets import (
     MEMORIES,
     Answer,

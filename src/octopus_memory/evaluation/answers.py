@@ -16,9 +16,9 @@ from ..domain.policy import MemoryConfig
 from .blocks import ContextSystem, WholeHistory, count_tokens, load
 from .conversation import UNANSWERABLE, Conversation, Question
 from .datasets import Dataset
-from .embedding import SharedEmbedder
 from .layout import dataset_json
 from .run import Progress, asking, versions
+from .systems import SharedEmbedder
 
 DEFAULT_BUDGET = "default"
 """Word for the budget that `scope.context()` has when the caller names none."""

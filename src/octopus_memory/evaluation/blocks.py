@@ -11,11 +11,10 @@ import numpy as np
 
 from ..adapters.tokens import ApproximateCounter
 from ..domain.errors import InvalidInput
-from .baselines import Dense, Recency, Scorer
 from .conversation import BenchTurn, Conversation
-from .embedding import SharedEmbedder
 from .octopus import OctopusSystem
-from .systems import ranked_turns
+from .suite import Dense, Recency, Scorer
+from .systems import SharedEmbedder, ranked_turns
 
 Line = Callable[[BenchTurn], str]
 """Writes a turn as a line of a transcript."""

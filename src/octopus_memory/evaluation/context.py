@@ -16,11 +16,10 @@ from ..domain.errors import InvalidInput
 from .blocks import ContextSystem, count_tokens, load
 from .conversation import Conversation, Question
 from .datasets import Dataset
-from .embedding import SharedEmbedder
 from .evidence import Rarity, is_complete, measure_block
 from .metrics import Estimate, estimate
-from .relevance import rename_people, speakers
-from .run import Progress, versions
+from .run import Progress, rename_people, speakers, versions
+from .systems import SharedEmbedder
 
 BUDGETS = (400, 800, 1600, 3200)
 

@@ -18,7 +18,6 @@ from ..adapters import openai_client
 from ..domain.errors import InvalidInput, ModelError
 from ..settings import Settings
 from .answers import Record
-from .embedding import SharedEmbedder
 from .sheets import (
     MOST_LOOKUPS,
     VERDICTS,
@@ -32,6 +31,7 @@ from .sheets import (
     prompt,
     read_records,
 )
+from .systems import SharedEmbedder
 
 _SECONDS = 120.0
 _RETRIES = 4

@@ -12,8 +12,7 @@ from ..domain.policy import ArchiveMode, EpisodicRetentionPolicy, MemoryConfig
 from ..engine.scope import MemoryScope
 from ..wiring import EpisodicMemory
 from .conversation import BenchTurn
-from .embedding import SharedEmbedder
-from .systems import Hit, by_session
+from .systems import Hit, SharedEmbedder, by_session
 
 _SESSIONS = 5
 """Number of sessions to ask for. The metrics look at the first five."""

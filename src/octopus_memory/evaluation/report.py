@@ -14,8 +14,7 @@ from .context_report import context_json, context_markdown
 from .layout import cell, dataset_json, dataset_lines, percent, table, title
 from .metrics import METRICS, Estimate
 from .plot import plot_answers, plot_context, plot_recall
-from .relevance import RelevanceRun, Separation
-from .run import RecallRun, SystemRun
+from .run import RecallRun, RelevanceRun, Separation, SystemRun
 
 _SHORT = {
     "recall@5": "R@5",

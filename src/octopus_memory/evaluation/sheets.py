@@ -27,9 +27,9 @@ from ..domain.errors import InvalidInput
 from . import fields
 from .answers import Given, Record, opaque_ids
 from .blocks import count_tokens
-from .embedding import SharedEmbedder
 from .layout import counted
 from .octopus import OctopusSystem
+from .systems import SharedEmbedder
 
 Verdict = Literal["right", "partly", "wrong"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)

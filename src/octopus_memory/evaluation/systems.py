@@ -1,12 +1,25 @@
-"""The interface of a system under measurement."""
+"""What every system under measurement has: its interface, and the embedder that a run shares.
+
+Turns are embedded once, questions each time. Systems then differ by what they do with the vectors,
+and the time of a query includes its encoding.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ports.models import Embedder
 from .conversation import BenchTurn
 
 
@@ -57,3 +70,90 @@ def by_session(turns: Iterable[BenchTurn]) -> dict[str, list[BenchTurn]]:
     for turn in turns:
         sessions.setdefault(turn.session_id, []).append(turn)
     return sessions
+
+
+_KEY_BYTES = 32
+
+
+class SharedEmbedder:
+    """Caches vectors in memory, and with `folder` in a file for the next run.
+
+    It is used from one thread.
+    """
+
+    def __init__(self, inner: Embedder, folder: Path | None = None) -> None:
+        self._inner = inner
+        self._asking = False
+        self._known: dict[bytes, NDArray[np.float32]] = {}
+        self._file: Path | None = None
+        self.seconds = 0.0
+        """Seconds that the encoding of questions took so far."""
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            name = re.sub(r"[^\w.-]+", "-", inner.model)
+            self._file = folder / f"{name}-{inner.dimension}.vectors"
+            self._known.update(_stored(self._file, inner.dimension))
+
+    @property
+    def model(self) -> str:
+        return self._inner.model
+
+    @property
+    def dimension(self) -> int:
+        return self._inner.dimension
+
+    @property
+    def calibration(self) -> Any:
+        """Return the calibration of the inner embedder; None if it has none."""
+        return getattr(self._inner, "calibration", None)
+
+    @property
+    def reads(self) -> Any:
+        """Return how well the inner embedder reads a language, as a function; None if all alike."""
+        return getattr(self._inner, "reads", None)
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Bypass the cache in the block, so that every question pays for its encoding."""
+        self._asking = True
+        try:
+            yield
+        finally:
+            self._asking = False
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if self._asking:
+            started = time.perf_counter()
+            vectors = self._inner.embed(texts)
+            self.seconds += time.perf_counter() - started
+            return vectors
+        keys = [sha256(text.encode("utf-8", "replace")).digest() for text in texts]
+        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}
+        if new:
+            self._remember(list(new), self._inner.embed(list(new.values())))
+        if not keys:
+            return np.empty((0, self.dimension), np.float32)
+        return np.stack([self._known[key] for key in keys])
+
+    def _remember(self, keys: list[bytes], vectors: NDArray[np.float32]) -> None:
+        self._known.update(zip(keys, vectors, strict=True))
+        if self._file is not None:
+            with self._file.open("ab") as file:
+                file.writelines(
+                    key + vector.astype("<f4").tobytes()
+                    for key, vector in zip(keys, vectors, strict=True)
+                )
+
+
+def _stored(file: Path, dimension: int) -> Iterator[tuple[bytes, NDArray[np.float32]]]:
+    if not file.exists():
+        return
+    record = np.dtype([("key", f"V{_KEY_BYTES}"), ("vector", "<f4", (dimension,))])
+    raw = file.read_bytes()
+    whole = len(raw) // record.itemsize * record.itemsize
+    if whole < len(raw):
+        # A run was killed while it wrote. Records after an incomplete one would be misread.
+        with file.open("r+b") as torn:
+            torn.truncate(whole)
+    for entry in np.frombuffer(raw[:whole], dtype=record):
+        yield bytes(entry["key"]), entry["vector"]

@@ -16,7 +16,7 @@ does so in the smallest scope.
 
 from __future__ import annotations
 
-from .probe import ProbeTests
+from .base import ProbeTests
 from .refresh import RefreshTests, SharedTests
 from .view import IndexIsolationTests, PutTests, ViewTests
 
