@@ -30,6 +30,7 @@ from ..episode import Episode, Session, Turn
 from ..errors import InvalidInput
 from ..facts import Fact
 from ..ids import length_prefixed
+from ..ledger import Injected, Injection
 from ..message import Json
 from ..retention import overdue_warning
 
@@ -145,9 +146,7 @@ def session_line(
     """The line of a session; its message keys are named only where there are some."""
     line = {
         "kind": "session",
-        "id": session.id,
-        "status": session.status.value,
-        "created_at": time_text(session.created_at),
+        **_fields(session, "id", "status", "created_at"),
         "metadata": dict(session.metadata),
     }
     if key_digests:
@@ -166,23 +165,12 @@ def episode_line(
     numbers = [{"kind": kind, "number": number} for kind, number in sorted(placeholders)]
     line = {
         "kind": "episode",
-        "id": str(episode.id),
-        "session_id": episode.session_id,
-        "started_at": time_text(episode.started_at),
-        "last_message_at": time_text(episode.last_message_at),
-        "last_seen_at": time_text(kept.last_seen_at),
-        "ended_at": _maybe_time(episode.ended_at),
-        "end_reason": None if episode.end_reason is None else episode.end_reason.value,
-        "message_count": episode.message_count,
-        "input_tokens": episode.input_tokens,
-        "output_tokens": episode.output_tokens,
-        "summary": episode.summary,
-        "key_facts": list(episode.key_facts),
-        "summarized_by": episode.summarized_by,
-        "is_archived": episode.is_archived,
-        "archived_at": _maybe_time(episode.archived_at),
-        "is_cold": episode.is_cold,
-        "aged_from": _maybe_time(kept.aged_from),
+        **_fields(episode, "id", "session_id", "started_at", "last_message_at"),
+        **_fields(kept, "last_seen_at"),
+        **_fields(episode, "ended_at", "end_reason", "message_count", "input_tokens"),
+        **_fields(episode, "output_tokens", "summary", "key_facts", "summarized_by"),
+        **_fields(episode, "is_archived", "archived_at", "is_cold"),
+        **_fields(kept, "aged_from"),
         "placeholders": numbers,
     }
     if kept.replay_from is not None:
@@ -193,12 +181,7 @@ def episode_line(
 def turn_line(turn: Turn) -> dict[str, Json]:
     return {
         "kind": "turn",
-        "ordinal": turn.ordinal,
-        "id": str(turn.id),
-        "at": time_text(turn.at),
-        "tokens": turn.tokens,
-        "has_pii": turn.has_pii,
-        "indexed": turn.indexed,
+        **_fields(turn, "ordinal", "id", "at", "tokens", "has_pii", "indexed"),
         "message": dict(turn.message.body),
     }
 
@@ -208,16 +191,10 @@ def fact_line(fact: Fact) -> dict[str, Json]:
     return {
         "kind": "fact",
         "id": str(fact.id),
-        "about": fact.kind.value,
+        "about": fact.kind,
         "slot": fact.slot,
         "text": None if fact.is_deleted else fact.text,
-        "since": time_text(fact.since),
-        "origin": fact.origin.value,
-        "turn_id": None if fact.turn_id is None else str(fact.turn_id),
-        "ordinal": fact.ordinal,
-        "ends": fact.ends,
-        "is_pinned": fact.is_pinned,
-        "is_deleted": fact.is_deleted,
+        **_fields(fact, "since", "origin", "turn_id", "ordinal", "ends", "is_pinned", "is_deleted"),
     }
 
 
@@ -229,8 +206,40 @@ def time_text(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def _maybe_time(moment: datetime | None) -> str | None:
-    return None if moment is None else time_text(moment)
+def _fields(of: object, *names: str) -> dict[str, Json]:
+    """Fields of a value by name, as an export writes them."""
+    return {name: _written(getattr(of, name)) for name in names}
+
+
+def _written(value: Any) -> Json:
+    match value:
+        case UUID():
+            return str(value)
+        case datetime():
+            return time_text(value)
+        case tuple():
+            return list(value)
+    plain: Json = value
+    return plain
+
+
+def injection_line(entry: Injection) -> dict[str, Json]:
+    """The line of an entry of the ledger."""
+    return {
+        "kind": "injection",
+        **_fields(entry, "id", "session_id", "at", "budget_tokens", "block_tokens", "block_hash"),
+        **_fields(entry, "left_out", "query"),
+        "shown": [_item(item) for item in entry.shown],
+        "cut": [_item(item) for item in entry.cut],
+    }
+
+
+def _item(item: Injected) -> dict[str, Json]:
+    return {
+        "what": item.kind,
+        **_fields(item, "rank", "score", "reason", "episode_id", "ordinal", "fact_id", "tokens"),
+        "contributions": dict(item.contributions),
+    }
 
 
 def derived_id(millis: int, *parts: str) -> UUID:

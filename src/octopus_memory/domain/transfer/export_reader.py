@@ -35,7 +35,6 @@ from .export_format import (
     LineCount,
     check_length,
     is_header,
-    time_text,
 )
 
 E = TypeVar("E", bound=StrEnum)
@@ -355,36 +354,6 @@ _MOST_ITEMS = 10_000
 _LONGEST_REASON = 200
 _MOST_SIGNALS = 50
 _HASH = re.compile(r"(?:[0-9a-f]{64})?")
-
-
-def injection_line(entry: Injection) -> dict[str, Json]:
-    return {
-        "kind": "injection",
-        "id": str(entry.id),
-        "session_id": entry.session_id,
-        "at": time_text(entry.at),
-        "budget_tokens": entry.budget_tokens,
-        "block_tokens": entry.block_tokens,
-        "block_hash": entry.block_hash,
-        "left_out": entry.left_out,
-        "query": entry.query,
-        "shown": [_item(item) for item in entry.shown],
-        "cut": [_item(item) for item in entry.cut],
-    }
-
-
-def _item(item: Injected) -> dict[str, Json]:
-    return {
-        "what": item.kind.value,
-        "rank": item.rank,
-        "score": item.score,
-        "reason": item.reason,
-        "episode_id": None if item.episode_id is None else str(item.episode_id),
-        "ordinal": item.ordinal,
-        "fact_id": None if item.fact_id is None else str(item.fact_id),
-        "tokens": item.tokens,
-        "contributions": dict(item.contributions),
-    }
 
 
 def injection_of(line: ExportLine) -> Injection:

@@ -11,8 +11,7 @@ from ...domain.errors import EpisodeChanged, StoreReadOnly
 from ...domain.ledger import Injected, Injection
 from ...domain.message import Json
 from ...domain.transfer import export_format
-from ...domain.transfer.export_format import LineCount, id_beside
-from ...domain.transfer.export_reader import injection_line
+from ...domain.transfer.export_format import LineCount, id_beside, injection_line
 from ..core import audit
 from ..core.runtime import Runtime
 from ..write import prepare
