@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
 from octopus_memory.domain.search import bm25
 from octopus_memory.domain.search.bm25 import Postings
-from octopus_memory.domain.search.features import ASSISTANT, SUMMARY, USER, RowFeatures
+from octopus_memory.domain.search.features import (
+    ASSISTANT,
+    SUMMARY,
+    USER,
+    RowColumns,
+    RowFeatures,
+)
 from octopus_memory.domain.search.query import QueryPlan, plan_query
 from octopus_memory.domain.search.ranking import Ranking, Signals, rank
 from octopus_memory.domain.search.row_format import TermHasher, numbers, pack_told, unpack_all
@@ -44,14 +50,18 @@ class Talk:
         self.said = said
         self.names = list(dict.fromkeys(turn.name for turn in said if turn.name))
         self.rows = RowFeatures.build(
-            episode=np.array([turn.episode for turn in said], np.int32),
-            role=np.array([turn.role for turn in said], np.int8),
-            speaker=np.array(
-                [self.names.index(turn.name) if turn.name else -1 for turn in said], np.int32
-            ),
-            time=np.array([int(turn.at.timestamp() * 1e6) for turn in said], np.int64),
-            flags=np.array([turn_flags(turn.text) for turn in said], np.uint8),
-            told=np.array([pack_told(told_spans(turn.text, turn.at)) for turn in said], np.int64),
+            RowColumns(
+                episode=np.array([turn.episode for turn in said], np.int32),
+                role=np.array([turn.role for turn in said], np.int8),
+                speaker=np.array(
+                    [self.names.index(turn.name) if turn.name else -1 for turn in said], np.int32
+                ),
+                time=np.array([int(turn.at.timestamp() * 1e6) for turn in said], np.int64),
+                flags=np.array([turn_flags(turn.text) for turn in said], np.uint8),
+                told=np.array(
+                    [pack_told(told_spans(turn.text, turn.at)) for turn in said], np.int64
+                ),
+            )
         )
         packed = [HASHER.pack(Counter(ANALYZER.terms(turn.text))) for turn in said]
         terms, counts, row_of = unpack_all(packed)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...domain.episode import Scope
 from ...domain.search.bm25 import Postings
-from ...domain.search.features import RowFeatures
+from ...domain.search.features import RowColumns, RowFeatures
 from ...ports.index import ScopeView
 from ...ports.recall_rows import RecallState
 from .scope_columns import ScopeColumns
@@ -59,14 +59,9 @@ class OrderedView(ScopeView):
             if before and extends and before.is_stored_order
             else RowFeatures.build
         )
-        self.rows = make(
-            episode=episode,
-            role=self._ordered(columns.role),
-            speaker=self._ordered(columns.speaker),
-            time=self._ordered(columns.time),
-            flags=self._ordered(columns.flags),
-            told=self._ordered(columns.told),
-        )
+        names = ("role", "speaker", "time", "flags", "told")
+        others = {name: self._ordered(getattr(columns, name)) for name in names}
+        self.rows = make(RowColumns(episode=episode, **others))
         self.postings = Postings.of(
             columns.layers, self._ordered(columns.lengths), self.rows, columns.position_of
         )

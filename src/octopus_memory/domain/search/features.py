@@ -61,8 +61,8 @@ WEIGHTS = RankingWeights()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RowFeatures:
-    """Columns of a scope's rows, and features derived from them once for all queries."""
+class RowColumns:
+    """Columns of a scope's rows, sorted by episode start, then by turn, the summary last."""
 
     episode: NDArray[np.int32]
     role: NDArray[np.int8]
@@ -73,6 +73,12 @@ class RowFeatures:
     flags: NDArray[np.uint8]
     told: NDArray[np.int64]
     """The times that the row tells of (`told`)."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowFeatures(RowColumns):
+    """Columns of a scope's rows, and features derived from them once for all queries."""
+
     starts: NDArray[np.intp]
     """First row of each episode."""
     together: NDArray[np.float32]
@@ -91,17 +97,9 @@ class RowFeatures:
     """Length classes by which the assistant's turns are longer than the user's on average."""
 
     @classmethod
-    def build(
-        cls,
-        *,
-        episode: NDArray[np.int32],
-        role: NDArray[np.int8],
-        speaker: NDArray[np.int32],
-        time: NDArray[np.int64],
-        flags: NDArray[np.uint8],
-        told: NDArray[np.int64],
-    ) -> Self:
-        """Derive the features. Rows are sorted by episode start, then by turn, the summary last."""
+    def build(cls, columns: RowColumns) -> Self:
+        """Derive the features."""
+        episode, role, flags = columns.episode, columns.role, columns.flags
         first = np.ones(len(episode), np.bool_)
         np.not_equal(episode[1:], episode[:-1], out=first[1:])
         turn = role != SUMMARY
@@ -111,64 +109,32 @@ class RowFeatures:
         length = _lengths(flags)
         length[~turn] = 0
         return cls(
-            episode=episode,
-            role=role,
-            speaker=speaker,
-            time=time,
-            flags=flags,
-            told=told,
+            **vars(columns),
             starts=first.nonzero()[0],
             together=together.astype(np.float32),
             question=(flags & Flag.QUESTION).astype(np.float32),
             tells_time=((flags & Flag.TIME) != 0).astype(np.float32),
             length=length,
             side=_SIDES[role],
-            anyone=((speaker < 0) & (turn | archived)).astype(np.float32),
+            anyone=((columns.speaker < 0) & (turn | archived)).astype(np.float32),
             archived=archived.astype(np.float32),
             lead=_lead(role, flags),
         )
 
-    def extended(
-        self,
-        *,
-        episode: NDArray[np.int32],
-        role: NDArray[np.int8],
-        speaker: NDArray[np.int32],
-        time: NDArray[np.int64],
-        flags: NDArray[np.uint8],
-        told: NDArray[np.int64],
-    ) -> RowFeatures:
+    def extended(self, columns: RowColumns) -> RowFeatures:
         """Same as `build`, but reuses these features; the columns must begin with the old ones."""
         known = len(self)
         if not known:
-            return RowFeatures.build(
-                episode=episode, role=role, speaker=speaker, time=time, flags=flags, told=told
-            )
+            return RowFeatures.build(columns)
         # Include the last known row: the first new one may belong to its episode.
-        new = RowFeatures.build(
-            episode=episode[known - 1 :],
-            role=role[known - 1 :],
-            speaker=speaker[known - 1 :],
-            time=time[known - 1 :],
-            flags=flags[known - 1 :],
-            told=told[known - 1 :],
-        )
+        later = {name: column[known - 1 :] for name, column in vars(columns).items()}
+        new = RowFeatures.build(RowColumns(**later))
         return RowFeatures(
-            episode=episode,
-            role=role,
-            speaker=speaker,
-            time=time,
-            flags=flags,
-            told=told,
+            **vars(columns),
+            **{name: _joined(getattr(self, name), getattr(new, name)[1:]) for name in _OF_A_ROW},
             starts=_joined(self.starts, new.starts[1:] + (known - 1)),
             together=_joined(self.together, new.together),
-            question=_joined(self.question, new.question[1:]),
-            tells_time=_joined(self.tells_time, new.tells_time[1:]),
-            length=_joined(self.length, new.length[1:]),
-            side=_joined(self.side, new.side[1:]),
-            anyone=_joined(self.anyone, new.anyone[1:]),
-            archived=_joined(self.archived, new.archived[1:]),
-            lead=_lead(role, flags),
+            lead=_lead(columns.role, columns.flags),
         )
 
     def __len__(self) -> int:
@@ -217,6 +183,9 @@ class RowFeatures:
         """Share of the next row's match that counts for a row."""
         weight = WEIGHTS.next * (1 - self.lopsided) + WEIGHTS.next_if_lopsided * self.lopsided
         return self.together * np.float32(weight)
+
+
+_OF_A_ROW = ("question", "tells_time", "length", "side", "anyone", "archived")
 
 
 def _joined(known: NDArray[D], new: NDArray[D]) -> NDArray[D]:
