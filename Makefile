@@ -6,13 +6,15 @@ BIN := $(VENV)/bin
 EXTRAS := aws,dev,bench,client,docs,keys,mcp,openai,otel,postgres,qdrant,server,sqlserver,tiktoken,vault
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo serve test test-fast test-pythons test-integrations lint format docs package texts bench bench-quick clean
+.PHONY: help demo serve test test-fast citus test-citus test-pythons test-integrations lint format docs package texts bench bench-quick clean
 
 help:
 	@echo "make demo    install into .venv and watch an agent remember"
 	@echo "make serve   install into .venv and run the REST service, on this machine alone"
 	@echo "make test    install what the tests need and run them all"
 	@echo "make test-fast     those that need SQLite alone and take little time; under two minutes"
+	@echo "make citus   start Citus in containers: a coordinator and two workers"
+	@echo "make test-citus    the suites for PostgreSQL on the Citus of OCTOPUS_TEST_CITUS_URL"
 	@echo "make test-pythons  run them on every Python from 3.11 on that this machine has"
 	@echo "make test-integrations  test each framework's adapter with the framework installed"
 	@echo "make lint    style, types, layers"
@@ -43,6 +45,16 @@ FAST_MARKERS := not server and not process and not slow and not qdrant
 test-fast: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -q -n auto --dist loadfile -p no:schemathesis --hypothesis-profile fast \
 		-m '$(FAST_MARKERS)' $(FAST_TESTS)
+
+citus:
+	docker compose -f tests/support/citus.yaml up -d --wait coordinator worker-1 worker-2
+	docker compose -f tests/support/citus.yaml run --rm nodes
+
+# Every PostgreSQL that a test asks for is a database on that Citus, distributed.
+CITUS_TESTS := tests/stores tests/engine tests/indexes tests/acceptance/test_isolation.py
+test-citus: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -q -n auto --dist loadfile -m 'not install and not qdrant' \
+		-k 'postgres or citus or Postgres or buckets or isolation' $(CITUS_TESTS)
 
 # The script needs nothing but Python; each version gets an environment of its own in .venvs.
 test-pythons: $(VENV)/bin/python

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from tests.support.paths import ROOT
 
 FILE = ROOT / ".github" / "workflows" / "ci.yml"
 WORKFLOW = FILE.read_text()
+CITUS = FILE.with_name("citus.yml")
 JOBS = yaml.safe_load(WORKFLOW)["jobs"]
 COMMANDS = [step["run"] for job in JOBS.values() for step in job["steps"] if "run" in step]
 
@@ -46,11 +48,27 @@ def test_each_job_checks_out_and_may_only_read():
         assert job["timeout-minutes"] <= 60
 
 
+def test_citus_runs_by_the_make_targets_on_the_server_that_they_start():
+    said = yaml.safe_load(CITUS.read_text())
+    [job] = said["jobs"].values()
+    commands = [step["run"] for step in job["steps"] if "run" in step]
+    assert commands == ["make citus", "make test-citus PYTHON=python"]
+    assert said["permissions"] == {"contents": "read"}
+    assert job["timeout-minutes"] <= 60
+    nodes = yaml.safe_load((ROOT / "tests/support/citus.yaml").read_text())["services"]
+    assert nodes["coordinator"]["command"][:2] == ["-p", "9700"]
+    assert ":9700/" in said["env"]["OCTOPUS_TEST_CITUS_URL"]
+    # What is changed most with it is among what starts it; `on` is true to YAML.
+    for path in said[True]["pull_request"]["paths"]:
+        assert (ROOT / path.removesuffix("/**")).exists()
+
+
 @pytest.mark.process
+@pytest.mark.parametrize("file", [FILE, CITUS], ids=lambda file: file.stem)
 @pytest.mark.skipif(
     importlib.util.find_spec("check_jsonschema") is None,
     reason="the extra dev is not installed whole",
 )
-def test_it_follows_its_schema():
+def test_it_follows_its_schema(file: Path):
     schema = ["--builtin-schema", "vendor.github-workflows"]
-    subprocess.run([sys.executable, "-m", "check_jsonschema", *schema, str(FILE)], check=True)
+    subprocess.run([sys.executable, "-m", "check_jsonschema", *schema, str(file)], check=True)

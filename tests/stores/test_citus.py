@@ -95,7 +95,7 @@ class TestDistributing:
     @pytest.mark.process
     def test_a_run_that_was_killed_is_continued(self, single: Database):
         steps = 0
-        for after in (3, 17, 24):
+        for after in (3, 14, 10):
             program = (
                 "import os, signal, sys; from octopus_memory.wiring import distribute\n"
                 "def tell(step, done=[]):\n"

@@ -54,11 +54,14 @@ def reference_tables() -> list[str]:
     return sorted(name for name in schema.metadata.tables if name not in own)
 
 
-def add_bucket(table: sa.Table) -> Iterator[str]:
-    """The statements that give every row of a table its bucket, and every key the column."""
+def add_bucket(table: sa.Table, scopes: str = _ANCHOR) -> Iterator[str]:
+    """The statements that give every row of a table its bucket, and every key the column.
+
+    `scopes` is a table on the coordinator with the bucket of each scope.
+    """
     name = table.name
     yield f"ALTER TABLE {name} ADD COLUMN {COLUMN} smallint"
-    yield from _fill(name)
+    yield from _fill(name, scopes)
     yield f"ALTER TABLE {name} ALTER COLUMN {COLUMN} SET NOT NULL"
     yield f"ALTER TABLE {name} DROP CONSTRAINT {name}_pkey"
     yield f"ALTER TABLE {name} ADD PRIMARY KEY ({_with_bucket(table.primary_key)})"
@@ -68,12 +71,12 @@ def add_bucket(table: sa.Table) -> Iterator[str]:
             yield f"ALTER TABLE {name} ADD CONSTRAINT {each.name} UNIQUE ({_with_bucket(each)})"
 
 
-def _fill(name: str) -> Iterator[str]:
+def _fill(name: str, scopes: str) -> Iterator[str]:
     if name == _ANCHOR:
         yield f"UPDATE {name} SET {COLUMN} = {OF_SCOPE}"  # noqa: S608 - built from constants
         return
     yield (
-        f"UPDATE {name} AS t SET {COLUMN} = s.{COLUMN} FROM {_ANCHOR} AS s "  # noqa: S608
+        f"UPDATE {name} AS t SET {COLUMN} = s.{COLUMN} FROM {scopes} AS s "  # noqa: S608
         "WHERE s.id = t.scope_id"
     )
     # A removal for the mirror may be of a scope that is gone: any bucket will do.
@@ -87,12 +90,11 @@ def _with_bucket(key: sa.PrimaryKeyConstraint | sa.UniqueConstraint) -> str:
 # pgvector's table is no part of the schema, and a foreign key holds it to the key of its rows.
 _REFERS = f"{VECTORS}_scope_id_seq_fkey"
 RELEASE_VECTORS = f"ALTER TABLE IF EXISTS {VECTORS} DROP CONSTRAINT IF EXISTS {_REFERS}"
-ADD_BUCKET_TO_VECTORS = (
-    f"ALTER TABLE {VECTORS} ADD COLUMN {COLUMN} smallint",
-    *_fill(VECTORS),
-    f"ALTER TABLE {VECTORS} ALTER COLUMN {COLUMN} SET NOT NULL",
-    f"ALTER TABLE {VECTORS} DROP CONSTRAINT {VECTORS}_pkey",
-    f"ALTER TABLE {VECTORS} ADD PRIMARY KEY (scope_id, seq, {COLUMN})",
+_VECTORS_KEY = sa.Table(
+    VECTORS,
+    sa.MetaData(),
+    sa.Column("scope_id", sa.BigInteger, primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True),
 )
 HOLD_VECTORS = (
     f"ALTER TABLE {VECTORS} ADD CONSTRAINT {_REFERS} FOREIGN KEY (scope_id, seq, {COLUMN}) "
@@ -123,14 +125,13 @@ def _names_to_spread(conn: sa.Connection) -> list[str]:
     return [name for name in names if name in known]
 
 
-def _buckets_to_add(conn: sa.Connection, name: str) -> list[str]:
+def _buckets_to_add(conn: sa.Connection, name: str, scopes: str = _ANCHOR) -> list[str]:
     """The statements that give a table its bucket; none where it has one, or needs none."""
     if (name not in placed_tables() and name != VECTORS) or _has_bucket(conn, name):
         return []
-    if name == VECTORS:
-        return list(ADD_BUCKET_TO_VECTORS)
     first = [RELEASE_VECTORS] if name == "octopus_recall" else []
-    return [*first, *add_bucket(placed_tables()[name])]
+    table = _VECTORS_KEY if name == VECTORS else placed_tables()[name]
+    return [*first, *add_bucket(table, scopes)]
 
 
 def _move(conn: sa.Connection, name: str, shards: int) -> None:
@@ -143,8 +144,11 @@ def _move(conn: sa.Connection, name: str, shards: int) -> None:
 
 def place_new(conn: sa.Connection) -> None:
     """Place the tables that a migration or an index has made on a distributed database."""
-    for name in _names_to_spread(conn):
-        for statement in _buckets_to_add(conn, name):
+    if names := _names_to_spread(conn):
+        # Citus cannot fill a table on the coordinator from one on the nodes.
+        conn.exec_driver_sql(_COPY_BUCKETS)
+    for name in names:
+        for statement in _buckets_to_add(conn, name, _COPIED):
             conn.exec_driver_sql(statement)
         _move(conn, name, SHARDS)
     if not _has_view(conn):
@@ -266,6 +270,10 @@ _KNOWN = sa.text("""
     WHERE to_regclass(name) IS NOT NULL
         AND NOT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass(name))
 """)
+_COPIED = "octopus_buckets"
+_COPY_BUCKETS = f"""
+    CREATE TEMPORARY TABLE {_COPIED} ON COMMIT DROP AS SELECT id, {COLUMN} FROM {_ANCHOR}
+"""  # noqa: S608 - built from constants
 _VIEWED = sa.text("SELECT pg_get_viewdef(to_regclass(:view))")
 VIEW_JOINED = f" AND s.{COLUMN} = e.{COLUMN}"
 _BEGUN = sa.select(schema.meta.c.value).where(schema.meta.c.name == MARK)
