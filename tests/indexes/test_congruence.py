@@ -235,12 +235,12 @@ def test_the_graph_is_used_and_never_returns_fewer(filled_postgres: PostgresStor
         rows = len(exact.ordinals)
         for vector in questions()[:4]:
             near = filled_postgres.inside(
-                scope.tenant, _nearest, key, state.scope_id, vector, rows, min(rows, 2 * K)
+                scope, _nearest, key, state.scope_id, vector, rows, min(rows, 2 * K)
             )
             best = [place[0] for place, _ in _best(exact, vector)[: min(rows, 2 * K)]]
             assert len(near) == min(rows, 2 * K)
             assert len(set(near) & set(best)) >= 0.8 * len(set(best))
-    plan = filled_postgres.inside(SCOPES[-1].tenant, _plan, key, state.scope_id, questions()[0])
+    plan = filled_postgres.inside(SCOPES[-1], _plan, key, state.scope_id, questions()[0])
     assert pgvector_search.index_name(key) in plan
 
 
@@ -251,7 +251,7 @@ def _nearest(
 
 
 def _plan(conn: Any, key: int, scope_id: int, vector: NDArray[np.float32]) -> str:
-    conn.execute(pgvector_search._USE_GRAPH, {"searched": "100"})
+    pgvector_search._use_graph(conn, 100)
     statement = pgvector_search._NEAREST.format(model=key, dimension=DIMENSION, exactly="")
     written = (
         statement.replace(":scope", str(scope_id))

@@ -27,9 +27,10 @@ from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.engine.core import leases
 from octopus_memory.engine.work import mirror
 from octopus_memory.ports.index import Probe
-from octopus_memory.testing import FixedClock, make_append
+from octopus_memory.testing import FixedClock, make_append, make_scope
 from octopus_memory.testing.index.base import MODEL, put, unit
 from octopus_memory.testing.store.base import ANA, claim_all, release
+from tests.support.citus_server import not_on_citus
 from tests.support.older_database import make_older
 from tests.support.pgvector_database import empty, with_vectors
 from tests.support.postgres_installation import Database, Installation
@@ -141,7 +142,10 @@ def test_only_the_tenants_own_rows_are_reached(
         return list(conn.execute(said).scalars())
 
     store: Any = memory.runtime.store
-    seen = {tenant: store.inside(tenant, tenants) for tenant in ("acme", "other", "nobody")}
+    seen = {
+        tenant: store.inside(make_scope("user-17", agent="hr", tenant=tenant), tenants)
+        for tenant in ("acme", "other", "nobody")
+    }
     assert seen == {"acme": ["acme"], "other": ["other"], "nobody": []}
 
 
@@ -197,6 +201,7 @@ def test_rows_of_a_database_that_was_there_before(
         assert rows(postgres, database) == [(3,)]
 
 
+@not_on_citus
 def test_terms_of_an_older_database_are_found_by_again(
     postgres: Installation, database: Database, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
