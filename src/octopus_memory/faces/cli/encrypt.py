@@ -10,10 +10,8 @@ import typer
 from ...domain.errors import InvalidSetting
 from ..actor import actor_of
 from ..urls import as_url
-from .database import open_existing
-from .json_output import print_json
-from .options import AsJson, Db
-from .terminal import Screen, counted
+from .database import AsJson, Db, open_existing
+from .terminal import Screen, counted, print_json
 
 if TYPE_CHECKING:
     from ...engine.encryption import EncryptProgress

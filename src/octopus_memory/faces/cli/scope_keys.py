@@ -9,9 +9,8 @@ import typer
 
 from ...domain.errors import InvalidInput, InvalidSetting
 from ..urls import as_url
-from .json_output import print_json
-from .options import AsJson, Db
-from .terminal import Screen, counted
+from .database import AsJson, Db
+from .terminal import Screen, counted, print_json
 
 if TYPE_CHECKING:
     from ...settings import Settings
