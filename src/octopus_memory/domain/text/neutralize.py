@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
+from itertools import accumulate
 
 from ...words import sections
 
@@ -67,6 +69,8 @@ FOREIGN_ROLES = "|".join(sorted(set(map(_folded_role, _FOREIGN.split("|")))))
 
 
 DOT = "\u00b7"
+_MARK = "*"
+"""Reads as a mark, and as no letter."""
 LINE_BREAK = " / "
 ELLIPSIS = "\u2026"
 
@@ -266,18 +270,31 @@ def _takes_selector(char: str, after: str) -> bool:
 
 def _defused(line: str) -> str:
     letters = line.lower() if line.isascii() else [plain(char) for char in line]
+    weak = {found.start(found.lastindex or 0) for found in _SHOUTED.finditer(line)}
+    weak |= _weak_characters(letters)
+    if not line.isascii():
+        # A letter in a circle or a square is read as a letter, or as a mark before a header.
+        drawn = [
+            _MARK if _is_sign(char) else folded for char, folded in zip(line, letters, strict=True)
+        ]
+        weak |= _weak_characters(drawn) if drawn != letters else set()
+    return (
+        "".join(DOT + char if i in weak else char for i, char in enumerate(line)) if weak else line
+    )
+
+
+def _is_sign(char: str) -> bool:
+    return unicodedata.category(char) == "So"
+
+
+def _weak_characters(letters: Sequence[str]) -> set[int]:
+    """The characters before which a dot breaks a marker, by what each of them reads as."""
     points = set(_weak_points("".join(letters)))
-    shouted = {found.start(found.lastindex or 0) for found in _SHOUTED.finditer(line)}
-    if not points and not shouted:
-        return line
-    parts: list[str] = []
-    at = 0
-    for i, (char, folded) in enumerate(zip(line, letters, strict=True)):
-        if i in shouted or not points.isdisjoint(range(at, at + len(folded))):
-            parts.append(DOT)
-        parts.append(char)
-        at += len(folded)
-    return "".join(parts)
+    if not points:
+        return points
+    ends = list(accumulate(map(len, letters)))
+    # A character that reads as nothing has no points.
+    return {bisect_right(ends, point) for point in points}
 
 
 def _weak_points(folded: str) -> Iterator[int]:
