@@ -175,7 +175,10 @@ def scopes(
         statement = statement.where(schema.scopes.c.tenant == tenant)
     if user is not None:
         statement = statement.where(schema.scopes.c.user == conn.seals.user(tenant or "", user))
-    found = common.with_keys(conn, conn.execute(statement).all(), statement, "scopes.id")
+    found = conn.execute(statement).all()
+    if user is None:
+        # Of all users, those whose keys are lost are passed over; of one, it is an error.
+        found = common.with_keys(conn, found, statement, "scopes.id")
     return [(row.id, common.scope_of(conn, row, row.id)) for row in found]
 
 
@@ -201,7 +204,8 @@ def any_page(conn: Connection, query: EpisodeQuery) -> tuple[list[Episode], int]
     )
     # Not every dialect has a page of no rows.
     read = () if query.limit == 0 else conn.execute(page).all()
-    read = common.with_keys(conn, read, page, "episodes.scope_id")
+    if of.user is None:
+        read = common.with_keys(conn, read, page, "episodes.scope_id")
     found = [rows.episode(conn, row, common.scope_of(conn, row, row.scope_id)) for row in read]
     is_whole = not query.offset and (query.limit is None or len(found) < query.limit)
     if is_whole or not query.count:
