@@ -70,7 +70,7 @@ def _fill_scope(memory: EpisodicMemory, scope: MemoryScope, word: str, user: str
     keys = MessageKeys(digests=[word.ljust(16)[:16].encode()], salts=[b"s" * 32])
     memory.runtime.store.import_keys(scope.scope, f"trip of {name}", keys)
     memory.run_pending()
-    scope.context(f"What about my {word}?")
+    scope.context(f"What about my {word}?", session_id=f"open {name}")
     memory.flush()
     scope.forget(word)
 

@@ -170,7 +170,7 @@ def block(
     mine = common.scope_params(conn, scope)
     is_sealed = conn.seals.are_on
     # Before the rows, which would be read twice if the key were not at hand.
-    seal = conn.seals.find(scope)
+    conn.seals.find(scope)
     ask_late = _late_sealed if is_sealed else _late
     if seqs is None:
         between = {"after_": after, "up_to_": LAST_SEQ if up_to is None else up_to}
@@ -187,6 +187,8 @@ def block(
     since: Sequence[Any] = [row for some in found[len(wanted) :] for row in some.fetchall()]
     state = _state_of(known.one_or_none()) or _NEVER_WRITTEN
     if is_sealed:
+        # By its number, because a scope of the same names may be another one by now.
+        seal = conn.seals.of(state.scope_id)
         rows = seal.open_recall_rows(rows)
         since = [(row[0], row[-1]) for row in seal.open_recall_rows(since)]
     alive_seqs = _existing_seqs(conn, scope, after) if alive else None
