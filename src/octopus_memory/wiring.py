@@ -30,7 +30,7 @@ from .wiring_keys import check_index, check_store, make_ring
 if TYPE_CHECKING:
     from .adapters.stores.postgres.distribute import Distribution
     from .adapters.stores.sql.move import MoveReport
-    from .ports.admin import StoreState, StoreStats
+    from .ports.admin import KeyGaps, StoreState, StoreStats
     from .remote import RemoteMemory
     from .settings import Settings
 
@@ -324,6 +324,7 @@ class DatabaseReport:
     """Why row-level security does not apply to the role; None if it does, or there is none."""
     nodes: Mapping[str, bool]
     """The nodes of a distributed database, and whether each answers."""
+    key_gaps: KeyGaps
 
 
 def report_database(settings: Settings) -> DatabaseReport:
@@ -349,6 +350,7 @@ def report_database(settings: Settings) -> DatabaseReport:
             read_only=store.read_only,
             row_security_gap=None if ask is None else ask(),
             nodes=nodes,
+            key_gaps=store.key_gaps(),
         )
 
 

@@ -41,6 +41,21 @@ class ErasedCopies:
     """The last backup of the key store that holds the keys expires then; None if there is none."""
 
 
+def copies_in_words(copies: ErasedCopies) -> str:
+    """Say what became of older copies of the database, for a person who reads a receipt."""
+    if copies.unreadable_since is None:
+        return (
+            "made before still hold it and can be read with the key of the user, which is destroyed "
+            "when the whole user is erased"
+        )
+    since = f"made before cannot be read since {copies.unreadable_since:%Y-%m-%d %H:%M:%S} UTC"
+    if copies.keys_kept_until is None:
+        return since
+    return (
+        f"{since}; a backup of the key store may open them until {copies.keys_kept_until:%Y-%m-%d}"
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EraseReceipt:
     """Proof of an erasure: what it removed from where, and what a search afterwards found."""

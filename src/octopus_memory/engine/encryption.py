@@ -44,3 +44,13 @@ def encrypt(
     # Also after a call that was interrupted when all was sealed.
     rewritten = erasure.compact(runtime, actor=actor)
     return EncryptProgress(rows, store.unsealed(), is_done=rewritten)
+
+
+def destroy_returned(runtime: Runtime, *, actor: str) -> int:
+    """Destroy keys of erased users again, and record it."""
+    count = runtime.store.destroy_returned()
+    if count:
+        audit.record(
+            runtime, "destroy_keys_again", tenant=audit.INSTALLATION, actor=actor, keys=count
+        )
+    return count

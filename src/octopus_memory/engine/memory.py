@@ -299,6 +299,16 @@ class Memory:
 
         return encrypt(self.runtime, progress, actor=actor)
 
+    def destroy_returned_keys(self, *, actor: str = "library") -> int:
+        """Destroy keys of erased users that a restored backup of the key store brought back.
+
+        :return: how many
+        :raises KeyUnavailable: when the key store does not answer
+        """
+        from .encryption import destroy_returned
+
+        return destroy_returned(self.runtime, actor=actor)
+
     def now(self) -> datetime:
         """Return the time by this memory's clock."""
         return self.runtime.clock.now()

@@ -60,6 +60,17 @@ class StoreStats:
     backlog: Mapping[WorkKind, Backlog] = field(default_factory=dict)
 
 
+class KeyGaps(NamedTuple):
+    """Where a database and its key store do not fit together."""
+
+    unsealed: int = 0
+    """Scopes that were written without a key and are not wholly sealed yet."""
+    lost: int = 0
+    """Scopes whose key is missing in the key store; of the newest ones, which are missing first."""
+    returned: tuple[str, ...] = ()
+    """Keys of erased users that are there again, after a backup of the key store was restored."""
+
+
 class Registry(ABC):
     """The store as a whole."""
 
@@ -107,6 +118,20 @@ class Registry(ABC):
 
     def unsealed(self) -> int:
         """How many scopes were written without a key and are not wholly sealed yet."""
+        return 0
+
+    def key_gaps(self) -> KeyGaps:
+        """Compare the database with its key store; nothing is missing where there is none.
+
+        :raises KeyUnavailable: when the key store does not answer
+        """
+        return KeyGaps()
+
+    def destroy_returned(self) -> int:
+        """Destroy the keys of erased users that are there again; returns how many.
+
+        :raises KeyUnavailable: when the key store does not answer
+        """
         return 0
 
     def encrypt(self) -> Iterator[int]:

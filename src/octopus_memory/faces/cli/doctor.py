@@ -30,6 +30,7 @@ from .database import AsJson, Db, released, sqlite_file
 from .terminal import Screen, counted, print_json
 
 if TYPE_CHECKING:
+    from ...ports.admin import KeyGaps
     from ...settings import Settings
     from ...wiring import DatabaseReport
 
@@ -142,6 +143,8 @@ def run_checks(db_url: str | None) -> Iterator[Check]:
     yield database
     yield from _disk(settings)
     yield from _scope_keys(settings)
+    if found.report is not None:
+        yield from _key_gaps(found.report.key_gaps)
     if database.status is not Status.FAILED:
         if found.report is not None:
             yield from _row_security(found.report)
@@ -245,6 +248,30 @@ def _scope_keys(settings: Settings) -> Iterator[Check]:
     status = Status.WARNING if state.is_usable else Status.FAILED
     for problem in state.problems:
         yield Check(name=name, status=status, detail=problem)
+
+
+def _key_gaps(gaps: KeyGaps) -> Iterator[Check]:
+    """Warn where the database and its key store do not fit together."""
+    name = "scope keys"
+    if gaps.unsealed:
+        detail = f"what is stored of {counted(gaps.unsealed, 'user')} is not sealed yet"
+        yield Check(name=name, status=Status.WARNING, detail=detail, remedy="octopus encrypt")
+    if gaps.lost:
+        yield Check(
+            name=name,
+            status=Status.WARNING,
+            detail=f"the keys of {counted(gaps.lost, 'user')} are missing in the key store, so "
+            "nothing of them can be read; everybody else is whole",
+            remedy="restore a newer backup of the key store, or erase them",
+        )
+    if gaps.returned:
+        yield Check(
+            name=name,
+            status=Status.WARNING,
+            detail=f"{counted(len(gaps.returned), 'key')} of erased users came back with a backup "
+            "of the key store: old copies of the database can be read again",
+            remedy="octopus scope-keys destroy-erased",
+        )
 
 
 def _sqlserver_driver(settings: Settings) -> Iterator[Check]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...domain.errors import InvalidInput, InvalidSetting
+from ..actor import actor_of
 from ..urls import as_url
-from .database import AsJson, Db
+from .database import AsJson, Db, open_existing
 from .terminal import Screen, counted, print_json
 
 if TYPE_CHECKING:
@@ -156,6 +157,20 @@ def backup(
             f"Removed {counted(len(expired), 'backup')} older than "
             f"{counted(settings.keys_backup_days, 'day')}."
         )
+
+
+@scope_keys.command("destroy-erased")
+def destroy_erased(*, db: Db = None, as_json: AsJson = False) -> None:
+    """Destroy keys of erased users again, after a backup of the key store was restored.
+
+    octopus scope-keys destroy-erased
+    """
+    with open_existing(db) as memory:
+        count = memory.destroy_returned_keys(actor=actor_of("cli"))
+    if as_json:
+        print_json({"destroyed": count})
+    else:
+        Screen().write(f"Destroyed {counted(count, 'key')} of erased users.")
 
 
 def _settings(db: str | None) -> Settings:

@@ -13,7 +13,7 @@ from types import GenericAlias
 from typing import Annotated, Any, NamedTuple, NotRequired, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, RootModel, WithJsonSchema, with_config
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, TypedDict
 
 from ...domain import wire
 from ...domain.episode import Episode, Turn
@@ -119,6 +119,14 @@ def _dictionary(name: str, fields: dict[str, Any]) -> Any:
 
 
 @_exact
+class CopiesOut(TypedDict):
+    """What became of older copies of the database; only where scopes have keys."""
+
+    unreadable_since: str | None
+    keys_kept_until: str | None
+
+
+@_exact
 class ReceiptOut(TypedDict):
     """A receipt of an erasure. Its SHA-256 covers the names of the fields, too."""
 
@@ -132,6 +140,7 @@ class ReceiptOut(TypedDict):
     pending: list[str]
     nodes: NotRequired[list[str]]
     complete: bool
+    copies: NotRequired[CopiesOut]
     sha256: str
 
 

@@ -36,12 +36,15 @@ if TYPE_CHECKING:
     from ....domain.audit import AuditDraft
     from ....domain.erasure import ErasedCopies, Erasure, Subject
     from ....domain.ledger import Injection
-    from ....ports.admin import StoreStats
+    from ....ports.admin import KeyGaps, StoreStats
     from ....ports.privacy import TurnRemoval
+    from ....ports.scope_keys import ScopeKeys
     from ....ports.values import EpisodeQuery, ImportedEpisode, StoredEpisode
     from .key_ring import KeyRing
 
 T = TypeVar("T")
+_COMPARED = 1_000
+"""Scopes whose keys are compared with the key store; a restored one lacks the newest."""
 _LEASE = timedelta(minutes=5)
 
 
@@ -366,6 +369,29 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
 
     def unsealed(self) -> int:
         return self._read(Every.TENANT, statements.encrypt.left) if self.has_keys else 0
+
+    def key_gaps(self) -> KeyGaps:
+        from ....ports.admin import KeyGaps
+
+        if self._ring is None:
+            return KeyGaps()
+        keys, do = self._ring.keys, statements.scopes
+        used = self._read(Every.TENANT, do.newest_keys, _COMPARED)
+        there = keys.get(used)
+        lost = [ref for ref in used if ref not in there]
+        # An erasure that is not finished has destroyed the keys of rows that are still there.
+        missing = len(lost) - len(keys.destroyed(lost))
+        return KeyGaps(self.unsealed(), missing, tuple(self._returned(keys, _COMPARED)))
+
+    def _returned(self, keys: ScopeKeys, most: int | None = None) -> list[str]:
+        erased = self._read(Every.TENANT, statements.erasure.erasures, limit=most)
+        return list(keys.get([ref for each in erased for ref in each.key_refs]))
+
+    def destroy_returned(self) -> int:
+        refs = [] if self._ring is None else self._returned(self._ring.keys)
+        if self._ring is not None and refs:
+            self._ring.destroy(refs)
+        return len(refs)
 
     def encrypt(self) -> Iterator[int]:
         do = statements.encrypt

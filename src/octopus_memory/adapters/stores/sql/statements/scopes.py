@@ -108,6 +108,13 @@ def forget_doomed(conn: Connection, refs: Sequence[str]) -> None:
         conn.execute(sa.delete(schema.meta).where(schema.meta.c.name.in_(some)))
 
 
+def newest_keys(conn: Connection, most: int) -> list[str]:
+    """The keys of the scopes that were created last."""
+    known = schema.scopes.c
+    found = sa.select(known.key_ref).where(known.key_ref.is_not(None)).order_by(known.id.desc())
+    return list(conn.execute(found.limit(most)).scalars())
+
+
 def take_rows(conn: Connection, scope: Scope, count: int, *, epochs: int = 0) -> tuple[int, int]:
     """Reserve `count` rows: the scope's number and the first `seq`. Locks the scope."""
     counts = {"rows": count, "epochs": epochs}
