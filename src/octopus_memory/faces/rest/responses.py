@@ -13,7 +13,7 @@ from types import GenericAlias
 from typing import Annotated, Any, NamedTuple, NotRequired, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, RootModel, WithJsonSchema, with_config
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from ...domain import wire
 from ...domain.episode import Episode, Turn
