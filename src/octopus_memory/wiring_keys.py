@@ -19,29 +19,18 @@ if TYPE_CHECKING:
 def make_ring(settings: Settings) -> KeyRing | None:
     """Make what a store seals with; None if nothing is sealed.
 
-    :raises: as `make_keys` does
+    :raises InvalidSetting: for an invalid value
     """
-    keys = make_keys(settings)
+    keys = find_keys(settings)
     if keys is None:
         return None
     from .adapters.stores.sql.key_ring import KeyRing
 
-    return KeyRing(keys, seconds=settings.keys_cache_seconds)
+    def begin() -> None:
+        if settings.keys == "local" and not keys_path(settings).exists():
+            init_keys(settings)
 
-
-def make_keys(settings: Settings) -> ScopeKeys | None:
-    """Make the key store; None if nothing is sealed.
-
-    A local key store is made where there is neither its file nor that of its master key. This loses
-    nothing, because a database that was sealed with other keys is not opened with these.
-
-    :raises InvalidSetting: for an invalid value
-    :raises KeyUnavailable: when the key store cannot be used
-    """
-    keys = find_keys(settings)
-    if settings.keys == "local" and not keys_path(settings).exists():
-        init_keys(settings)
-    return keys
+    return KeyRing(keys, seconds=settings.keys_cache_seconds, begin=begin)
 
 
 def find_keys(settings: Settings) -> ScopeKeys | None:

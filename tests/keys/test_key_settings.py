@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from octopus_memory.adapters.keys.masters import new_master
 from octopus_memory.domain.errors import InvalidSetting, KeyUnavailable
 from octopus_memory.settings import load
 from octopus_memory.wiring import build
-from octopus_memory.wiring_keys import make_keys, master_path
+from octopus_memory.wiring_keys import keys_path, make_ring, master_path
 from tests.support.vault_server import running_vault
 
 pytest.importorskip("cryptography")
@@ -22,6 +23,15 @@ REF = "11111111-2222"
 def local(folder: Path, **given):
     options = {"database_url": f"sqlite:///{folder}/data/memory.db", "keys": "local"}
     return load(**options | {"keys_path": str(folder / "keys" / "keys.db")} | given)
+
+
+def make_keys(settings):
+    """The key store of a database that is sealed for the first time."""
+    ring = make_ring(settings)
+    if ring is None:
+        return None
+    ring.begin()
+    return ring.keys
 
 
 def test_without_keys_there_is_no_key_store():
@@ -52,6 +62,35 @@ def test_a_lost_master_key_is_not_replaced(tmp_path: Path):
     with pytest.raises(KeyUnavailable, match=r"master\.key cannot be read"):
         again.get([REF])
     assert not master_path(settings).exists()
+
+
+def test_a_lost_key_store_is_not_replaced(tmp_path: Path):
+    settings = local(tmp_path, embedder="hashing", background=False)
+    with closing(build(settings)):
+        kept = keys_path(settings).parent
+    for lost in (kept, keys_path(settings)):
+        lost.rename(tmp_path / "elsewhere")
+        with pytest.raises(KeyUnavailable, match="there is no key store at .*: restore it"):
+            build(settings)
+        assert not lost.exists()
+        (tmp_path / "elsewhere").rename(lost)
+    with closing(build(settings)):
+        pass
+
+
+def test_two_processes_make_one_master_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Whoever is later takes the one that is there, even if it looked before that was written."""
+    settings = local(tmp_path)
+    first = make_keys(settings)
+    assert first is not None
+    kept = master_path(settings).read_text()
+    monkeypatch.setattr(Path, "exists", lambda _: False)
+    second = make_keys(settings)
+    assert second is not None
+    monkeypatch.undo()
+    assert master_path(settings).read_text() == kept
+    assert second.get([REF]) == {}
+    assert {each.suffix for each in (tmp_path / "keys").iterdir()} <= {".db", ".key", ".db-journal"}
 
 
 def test_a_master_key_of_the_environment_needs_no_file(tmp_path: Path):

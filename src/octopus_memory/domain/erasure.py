@@ -44,10 +44,7 @@ class ErasedCopies:
 def copies_in_words(copies: ErasedCopies) -> str:
     """Say what became of older copies of the database, for a person who reads a receipt."""
     if copies.unreadable_since is None:
-        return (
-            "made before still hold it, and can be read with the user's key, which is destroyed when "
-            "the whole user is erased"
-        )
+        return "made before still hold it, and can be read until the whole user is erased"
     since = f"made before cannot be read since {copies.unreadable_since:%Y-%m-%d %H:%M:%S} UTC"
     if copies.keys_kept_until is None:
         return since

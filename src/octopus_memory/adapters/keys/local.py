@@ -143,8 +143,9 @@ class LocalKeys(ScopeKeys):
     def check(self) -> KeyStoreState:
         place, master = str(self._path), self._source.name
         try:
-            newest = self._load_masters()
+            # First, because a lost key store is not mended by its master key.
             with self._connected() as database:
+                newest = self._load_masters()
                 counts = "SELECT substr(sealed, 1, ?), count(*) FROM keys GROUP BY 1"
                 wrapped = dict(database.execute(counts, (_ID,)).fetchall())
                 names = "SELECT count(*) FROM keys WHERE ref = ?"

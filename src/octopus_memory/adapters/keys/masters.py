@@ -11,6 +11,7 @@ import os
 import secrets
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -71,12 +72,13 @@ class MasterFile:
         except (OSError, UnicodeDecodeError) as error:
             raise KeyUnavailable(
                 f"the master key {self._path} cannot be read ({_why(error)}): restore the file, or "
-                "correct keys_master_file; octopus scope-keys init makes a first one"
+                "correct keys_master_file"
             ) from None
         if os.name == "posix" and mode & stat.S_IRWXO:
             raise KeyUnavailable(
                 f"the master key {self._path} is open to every user of this machine: "
-                f"chmod 600 {self._path}, and rotate it"
+                f"chmod 600 {self._path}, then octopus scope-keys rotate-master, because someone "
+                "may have read it"
             )
         return [self._key(line) for line in _lines(text, "keys_master_file")]
 
@@ -85,10 +87,22 @@ class MasterFile:
 
         :raises KeyUnavailable: when the folder cannot be written
         """
-        if not self._path.exists():
+        if self._path.exists():
+            return
+        fresh = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}")
+        try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not self.store([new_master()]):
-                raise KeyUnavailable(f"{self._path} cannot be written: choose keys_master_file")
+            _write(fresh, self._line(new_master()) + "\n", 0o600)
+            with suppress(FileExistsError):
+                # Unlike a rename, this never replaces the one of another process.
+                self._path.hardlink_to(fresh)
+        except OSError as error:
+            raise KeyUnavailable(
+                f"{self._path} cannot be written ({_why(error)}): choose keys_master_file"
+            ) from None
+        finally:
+            fresh.unlink(missing_ok=True)
+        sync_folder(self._path.parent)
 
     def store(self, masters: Sequence[Key]) -> bool:
         text = "".join(self._line(master) + "\n" for master in masters)
@@ -96,13 +110,9 @@ class MasterFile:
         mode = self._path.stat().st_mode & 0o770 if self._path.exists() else 0o600
         try:
             fresh.unlink(missing_ok=True)
-            file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            _write(fresh, text, mode)
         except OSError:
             return False
-        with os.fdopen(file, "w", encoding="ascii") as writer:
-            writer.write(text)
-            writer.flush()
-            os.fsync(writer.fileno())
         fresh.replace(self._path)
         sync_folder(self._path.parent)
         return True
@@ -135,6 +145,15 @@ class MasterFile:
             known[master] = _WRAPPED + base64.b64encode(self._kms.wrap(master)).decode()
             self._unwrapped[known[master]] = master
         return known[master]
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    """Write a new file, durably."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(file, "w", encoding="ascii") as writer:
+        writer.write(text)
+        writer.flush()
+        os.fsync(writer.fileno())
 
 
 def new_master() -> Key:

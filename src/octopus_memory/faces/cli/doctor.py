@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ...domain.episode import Turn
-from ...domain.errors import MissingExtra, OctopusError
+from ...domain.errors import MissingExtra, OctopusError, ScopeKeyError
 from ...domain.ids import new_id
 from ...domain.message import Message
 from ...domain.retention import policy_in_words
@@ -74,6 +74,7 @@ _SAMPLE = "The user prefers to be addressed formally."
 _LEAST_FREE = 64 * 2**20
 _SUMMARY_SECONDS = 15.0
 _REQUIREMENT = re.compile(r"([\w.-]+).*;\s*extra\s*==\s*['\"]([\w.-]+)['\"]")
+_ABOUT_KEYS = "docs/howto/scope-keys.md, When a key is missing"
 _REMEDIES = {
     "database": "repair the database, or name another with --db or OCTOPUS_DATABASE_URL",
     "scope keys": "correct the settings keys_… or vault_…: docs/howto/scope-keys.md",
@@ -167,6 +168,9 @@ def _guarded(name: str, check: Callable[[Settings], Check], settings: Settings) 
     except MissingExtra as error:
         remedy = f"pip install '{_DISTRIBUTION}[{error.extra}]'"
         return Check(name=name, status=Status.FAILED, detail=str(error), remedy=remedy)
+    except ScopeKeyError as error:
+        # It says its own remedy.
+        return Check(name=name, status=Status.FAILED, detail=str(error), remedy=_ABOUT_KEYS)
     except OctopusError as error:
         return Check(name=name, status=Status.FAILED, detail=str(error), remedy=_REMEDIES[name])
     except Exception as error:  # noqa: BLE001 - one failed check must not stop the others

@@ -75,8 +75,11 @@ class KeyRing:
         *,
         seconds: float = 60,
         clock: Callable[[], float] = time.monotonic,
+        begin: Callable[[], object] = lambda: None,
     ) -> None:
+        """`begin` is called before a database is sealed with these keys for the first time."""
         self.keys = keys
+        self.begin = begin
         self._seconds = seconds
         self._clock = clock
         self._lock = threading.Lock()

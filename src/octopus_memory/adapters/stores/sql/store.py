@@ -137,6 +137,8 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
             return
         if used is None:
             if not self.read_only:
+                # Not for a sealed one: a new key store in place of a lost one would hide the loss.
+                ring.begin()
                 do = meta.begin_sealing
                 ring.is_all_sealed = self._write(Every.TENANT, do, ring.fingerprint())
             return
