@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,27 @@ import sqlalchemy as sa
 from octopus_memory import EpisodicMemory, InvalidSetting
 from octopus_memory.adapters.stores.sql import schema
 from tests.support import byte_scan, sealed_memory
+from tests.support.postgres_installation import Installation
 from tests.support.sealed_memory import OTHER, VICTIM, WORD, open_memory
 
 pytestmark = [pytest.mark.slow]
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.server)])
+def url(request: pytest.FixtureRequest, database_url: str) -> Iterator[str]:
+    """An SQLite file, or a database on PostgreSQL that no other test gets."""
+    if request.param == "sqlite":
+        yield database_url
+        return
+    installation: Installation = request.getfixturevalue("postgres")
+    with installation.new_database() as database:
+        yield database.owner_url
+
+
 @pytest.fixture
-def filled(database_url: str) -> list[Any]:
+def filled(url: str) -> list[Any]:
     """What can be read of the database, which was filled without keys."""
-    with open_memory(database_url) as memory:
+    with open_memory(url) as memory:
         sealed_memory.fill(memory)
         return [sealed_memory.snapshot(memory, user) for user in (VICTIM, OTHER)]
 
@@ -61,10 +74,9 @@ def _shown(value: Any) -> Any:
     return raw + b"".join(byte_scan.frames(raw))
 
 
-@pytest.mark.both_databases(as_owner=True)
-def test_a_database_is_sealed_while_it_is_used(database_url: str, filled: list[Any], keys: Path):
+def test_a_database_is_sealed_while_it_is_used(url: str, filled: list[Any], keys: Path):
     steps = []
-    with open_memory(database_url) as memory:
+    with open_memory(url) as memory:
         assert plain_words(memory) >= {"octopus_scopes", "octopus_turns", "octopus_holds"}
         assert read(memory) == filled
         memory.scope(agent="hr", user="new").store([("user", "I came later.")])
@@ -90,7 +102,7 @@ def test_a_database_is_sealed_while_it_is_used(database_url: str, filled: list[A
         assert memory.encrypt().rows == 0
         actions = [entry.action for entry in memory.runtime.store.audit("", limit=100)]
         assert "encrypt" in actions
-    with open_memory(database_url) as memory:
+    with open_memory(url) as memory:
         assert read(memory) == filled
         receipt = memory.tenant().erase_user(VICTIM)
         assert receipt.copies is not None
@@ -100,10 +112,9 @@ def test_a_database_is_sealed_while_it_is_used(database_url: str, filled: list[A
         assert memory.tenant().holds()[0].user == OTHER
 
 
-def test_no_old_value_stays_in_the_file(
-    database_url: str, filled: list[Any], keys: Path, tmp_path: Path
-):
-    with open_memory(database_url) as memory:
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_no_old_value_stays_in_the_file(url: str, filled: list[Any], keys: Path, tmp_path: Path):
+    with open_memory(url) as memory:
         needles = sealed_memory.needles(memory, OTHER)
         kinds = {hit.kind for hit in byte_scan.search(tmp_path, needles)}
         assert kinds == {"word", "name", "packed"}
@@ -111,14 +122,11 @@ def test_no_old_value_stays_in_the_file(
     assert byte_scan.search(tmp_path, needles) == []
 
 
-@pytest.mark.both_databases(as_owner=True)
-def test_a_sealing_that_stopped_anywhere_is_continued(
-    database_url: str, filled: list[Any], keys: Path
-):
+def test_a_sealing_that_stopped_anywhere_is_continued(url: str, filled: list[Any], keys: Path):
     """Each time another memory does one step, and is closed."""
     count = 0
     while True:
-        with open_memory(database_url) as memory:
+        with open_memory(url) as memory:
             step = next(memory.runtime.store.encrypt(), None)
             if count % 7 == 0:
                 assert read(memory) == filled
@@ -127,17 +135,18 @@ def test_a_sealing_that_stopped_anywhere_is_continued(
         count += 1
         assert count < 200
     assert count > 6
-    with open_memory(database_url) as memory:
+    with open_memory(url) as memory:
         assert memory.encrypt().is_done
         assert plain_words(memory) == set()
         assert read(memory) == filled
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_sealed_database_is_not_opened_without_its_keys(
-    database_url: str, filled: list[Any], keys: Path, monkeypatch: pytest.MonkeyPatch
+    url: str, filled: list[Any], keys: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    with open_memory(database_url) as memory:
+    with open_memory(url) as memory:
         memory.encrypt()
     monkeypatch.setenv("OCTOPUS_KEYS", "off")
     with pytest.raises(InvalidSetting, match="keys: must be local or vault"):
-        open_memory(database_url)
+        open_memory(url)

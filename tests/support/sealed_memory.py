@@ -85,7 +85,7 @@ def needles(memory: EpisodicMemory, user: str) -> dict[str, list[bytes]]:
         packed += [row.lexical.terms for row in rows if len(row.lexical.terms) >= 24]
     # A run of few different bytes, as in many vectors, occurs anywhere.
     told = [piece for each in packed for piece in byte_scan.pieces(each) if len(set(piece)) > 4]
-    assert len(told) > 20
+    assert len(told) > 8
     return {
         "word": [WORD[user].encode()],
         "name": [name.encode(), user.encode()],

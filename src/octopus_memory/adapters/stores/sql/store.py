@@ -406,7 +406,8 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
                 position: Any = do.Position()
                 while position is not None:
                     position, count = self._write(Every.TENANT, do.seal_some, number, position)
-                    yield count
+                    if count:
+                        yield count
             person = self._read(Every.TENANT, do.next_person)
             if person is not None:
                 self._write(Every.TENANT, do.begin, person)
