@@ -7,7 +7,7 @@ from uuid import UUID
 
 import typer
 
-from ...domain.erasure import EraseReceipt, FileSearch, Subject
+from ...domain.erasure import EraseReceipt, FileSearch, Subject, copies_in_words
 from ...domain.errors import InvalidInput, NotFound
 from ..actor import actor_of
 from ..urls import as_url, shown_url
@@ -228,5 +228,7 @@ def show_receipt(screen: Screen, receipt: EraseReceipt) -> None:
     where = f" on {', '.join(receipt.nodes)}" if receipt.nodes else ""
     rewritten = f"rewritten{where}" if receipt.physical else "not rewritten yet"
     screen.write(("files    ", "dim"), rewritten)
+    if receipt.copies is not None:
+        screen.write(("copies   ", "dim"), copies_in_words(receipt.copies))
     screen.write(("state    ", "dim"), state_of(receipt))
     screen.write(("SHA-256  ", "dim"), receipt.sha256)
