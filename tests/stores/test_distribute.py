@@ -16,12 +16,12 @@ from octopus_memory.adapters.stores.postgres.buckets import placed_tables
 from octopus_memory.adapters.stores.sql import schema
 from octopus_memory.adapters.stores.sql.statements.move import tables
 from octopus_memory.domain.erasure import EraseReceipt, is_genuine
-from octopus_memory.domain.errors import InvalidInput
+from octopus_memory.domain.errors import InvalidInput, StoreCorrupt
 from octopus_memory.domain.ids import new_id
 from octopus_memory.testing.fakes import START
 from octopus_memory.wiring import distribute as run
 from tests.support.citus_server import not_on_citus
-from tests.support.postgres_installation import Database
+from tests.support.postgres_installation import Database, Installation
 
 EVERY = sorted(schema.metadata.tables)
 
@@ -70,6 +70,17 @@ class TestRefusals:
     def test_a_server_without_citus(self, postgres_database: Database):
         with pytest.raises(StoreUnavailable, match="CREATE EXTENSION citus"):
             run(postgres_database.owner_url)
+
+    @not_on_citus
+    def test_a_table_without_its_key(self, postgres: Installation):
+        with postgres.new_database() as database:
+            engine = sa.create_engine(database.admin_url.replace("://", "+psycopg://", 1))
+            with engine.connect() as conn:
+                distribute.check_keys(conn)
+                conn.exec_driver_sql("ALTER TABLE octopus_work DROP CONSTRAINT octopus_work_pkey")
+                with pytest.raises(StoreCorrupt, match="octopus_work_pkey"):
+                    distribute.check_keys(conn)
+            engine.dispose()
 
     @pytest.mark.parametrize("shards", [0, 1025])
     def test_a_number_of_shards(self, postgres_database: Database, shards: int):

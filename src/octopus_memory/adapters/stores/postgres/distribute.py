@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from ....domain.errors import InvalidInput, StoreBusy, StoreError, StoreUnavailable
+from ....domain.errors import InvalidInput, StoreBusy, StoreCorrupt, StoreError, StoreUnavailable
 from ..sql import schema, views
 from . import security
 from .buckets import COLUMN, OF_SCOPE, placed_tables
@@ -180,12 +180,14 @@ class Distributor:
         """
         :raises StoreUnavailable: where Citus, a node, a setting or a right is missing
         :raises StoreBusy: while anything else is connected to the database
+        :raises StoreCorrupt: where a table lacks a key
         :raises StoreError: when the rows differ in the end
         """
         with self._engine.connect() as conn:
             nodes = check_nodes(conn)
             _check_owner(conn)
             _check_alone(conn)
+            check_keys(conn)
             before = self._mark(conn)
             self._add_buckets(conn)
             self._spread(conn)
@@ -344,6 +346,26 @@ def _check_alone(conn: sa.Connection) -> None:
         )
 
 
+def check_keys(conn: sa.Connection) -> None:
+    """:raises StoreCorrupt: where a table lacks a key that the distribution changes"""
+    wanted = {
+        f"{table.name}_pkey" if isinstance(key, sa.PrimaryKeyConstraint) else str(key.name)
+        for table in placed_tables().values()
+        for key in table.constraints
+        if isinstance(key, sa.PrimaryKeyConstraint | sa.UniqueConstraint)
+    }
+    found = conn.execute(_KEYS, {"names": list(placed_tables())}).scalars()
+    if missing := sorted(wanted.difference(found)):
+        raise StoreCorrupt(
+            f"the tables lack these keys: {', '.join(missing)}. They were changed by hand: restore "
+            "the database from a backup"
+        )
+
+
+_KEYS = sa.text("""
+    SELECT k.conname FROM pg_constraint AS k, unnest(CAST(:names AS text[])) AS name
+    WHERE k.conrelid = to_regclass(name) AND k.contype IN ('p', 'u')
+""")
 _OWNS = """
     SELECT pg_has_role(c.relowner, 'USAGE') AND pg_has_role(d.datdba, 'USAGE')
     FROM pg_class c, pg_database d
