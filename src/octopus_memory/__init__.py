@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     from .ports.admin import StoreStats
     from .ports.recall_rows import Backlog
     from .remote import RemoteMemory, RemoteScope
-    from .remote.aio import AsyncRemoteMemory
+    from .remote.memory import AsyncRemoteMemory
     from .wiring import EpisodicMemory
 
 __version__ = "0.1.0"
@@ -220,7 +220,6 @@ __all__ = [
 _LATER = {
     "aio": ("AsyncEpisodicMemory", "AsyncMemoryTenant"),
     "async_scope": ("AsyncEpisodeInHand", "AsyncMemoryScope"),
-    "remote.aio": ("AsyncRemoteMemory",),
     "domain.audit": ("AuditCheck", "AuditEntry"),
     "domain.context": ("MemoryContext",),
     "domain.erasure": ("EraseProgress", "EraseReceipt"),
@@ -241,7 +240,7 @@ _LATER = {
     "engine.tenant": ("MemoryTenant",),
     "ports.admin": ("StoreStats",),
     "ports.recall_rows": ("Backlog",),
-    "remote": ("RemoteMemory", "RemoteScope"),
+    "remote": ("AsyncRemoteMemory", "RemoteMemory", "RemoteScope"),
     "integrations.clients": ("wrap",),
     "wiring": ("EpisodicMemory",),
 }

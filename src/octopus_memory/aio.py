@@ -1,7 +1,7 @@
 """The asyncio API: the same calls, with no logic of its own.
 
 Each call of an embedded memory runs on a thread, one hop a call. A call to a service is a request
-that the event loop waits for (`remote/aio.py`).
+that the event loop waits for (`remote/memory.py`).
 
 A memory is bound to no event loop, so one object serves any number of them.
 """
@@ -20,7 +20,7 @@ from .engine.memory import Memory
 from .engine.tenant import MemoryTenant
 from .flow import awaited, on_thread
 from .ports.models import Clock, Embedder, Redactor, Summarizer, TokenCounter
-from .remote.aio import AsyncRemoteMemory
+from .remote.memory import AsyncRemoteMemory
 from .wiring import EpisodicMemory
 
 __all__ = [

@@ -15,8 +15,8 @@ import uvicorn.server
 from octopus_memory import EpisodicMemory, RemoteMemory
 from octopus_memory.faces.mcp.mounting import answer_mcp
 from octopus_memory.faces.rest.app import make_app
+from octopus_memory.faces.rest.protocol import Server
 from octopus_memory.faces.rest.routing import PREFIX
-from octopus_memory.faces.rest.server import Server
 from octopus_memory.settings import ServerSettings
 
 WHO = {"agentId": "hr", "userId": "ana"}

@@ -1,18 +1,25 @@
-"""Standing facts: found when turns are indexed or an episode closes, or given by a caller."""
+"""Standing facts: found when turns are indexed or an episode closes, or given by a caller.
+
+Agents of a tenant may share them: what one knows of a user is then known to the others.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from ..domain.checks import check_flag, fact_id_of, kinds_of
 from ..domain.episode import Scope
-from ..domain.errors import FactNotFound
+from ..domain.errors import FactNotFound, SettingsChanged
 from ..domain.facts import (
+    SHARE_FACTS,
+    TENANT_SETTINGS,
     Fact,
     FactKind,
     FactOrigin,
+    FactSharing,
     check_fact_text,
     check_given_slot,
     check_kind,
@@ -21,7 +28,6 @@ from ..domain.facts import (
     slot_for,
 )
 from ..domain.ids import new_id
-from . import sharing
 from .core import audit
 from .core.pii_guard import Guard, cut, guarded_slot
 from .core.runtime import Runtime, retry_on_settings_change
@@ -48,7 +54,7 @@ def listed(
     index_turns.catch_up_if_possible(runtime, scope)
     stored, now = runtime.store.facts(scope, until=as_of), runtime.clock.now()
     if with_shared:
-        stored += sharing.shared(runtime, scope, until=as_of)
+        stored += shared(runtime, scope, until=as_of)
     if history:
         settled = consolidate(stored, as_of=as_of, now=now)
         facts = [fact for fact in settled if not fact.is_deleted]
@@ -181,3 +187,70 @@ def _settled(runtime: Runtime, scope: Scope, fact_id: UUID, known: Fact | None =
 def _guard(runtime: Runtime, scope: Scope) -> Guard:
     """Make a guard without numbered placeholders, because numbers count within an episode."""
     return runtime.guard(scope, numbered=False)
+
+
+_ATTEMPTS = 20
+
+
+def shared(runtime: Runtime, scope: Scope, *, until: datetime | None = None) -> list[Fact]:
+    """Return the current facts that other agents share with this scope, without their source.
+
+    The agent's own privacy settings apply to them.
+    """
+    sharing = runtime.fact_sharing(scope.tenant)
+    others = () if sharing is None else sharing.others(scope.agent)
+    if sharing is None or not others:
+        return []
+    found = [
+        replace(fact, episode_id=None, turn_id=None, ordinal=None, until=None, replaces=None)
+        for agent in others
+        for fact in current(
+            runtime.store.facts(replace(scope, agent=agent), until=until), as_of=until
+        )
+        if fact.kind in sharing.kinds
+    ]
+    if not found:
+        return []
+    guard = runtime.guard(scope, numbered=False)
+    if not guard.redacts:
+        return found
+    return [replace(fact, text=guard.text(fact.text)) for fact in found]
+
+
+def share(
+    runtime: Runtime,
+    tenant: str,
+    kinds: Collection[FactKind | str],
+    agents: Collection[str],
+    *,
+    actor: str,
+) -> FactSharing:
+    """Store that these agents share facts of these kinds, in place of what was shared before."""
+    sharing = FactSharing.of(kinds, agents)
+    _put(runtime, tenant, sharing, actor=actor)
+    return sharing
+
+
+def stop(runtime: Runtime, tenant: str, *, actor: str) -> None:
+    """Store that no agent shares facts."""
+    _put(runtime, tenant, None, actor=actor)
+
+
+def _put(runtime: Runtime, tenant: str, sharing: FactSharing | None, *, actor: str) -> None:
+    given = None if sharing is None else sharing.to_dict()
+    for _ in range(_ATTEMPTS):
+        stored = runtime.store.config(tenant, TENANT_SETTINGS)
+        new = {**(stored.own or {}), SHARE_FACTS: given}
+        new = {name: value for name, value in new.items() if value is not None}
+        about = {"kinds": [], "agents": []} if given is None else given
+        entry = audit.draft(runtime, SHARE_FACTS, tenant=tenant, actor=actor, **about)
+        try:
+            runtime.store.put_config(
+                tenant, TENANT_SETTINGS, new or None, entry=entry, seen=stored.version
+            )
+        except SettingsChanged:
+            continue
+        finally:
+            runtime.clear_config_cache()
+        return
+    raise SettingsChanged

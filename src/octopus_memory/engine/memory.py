@@ -17,7 +17,6 @@ from ..domain.errors import MemoryClosed, StoreCorrupt, StoreError
 from ..domain.facts import TENANT_SETTINGS
 from ..domain.policy import ConfigPart, MemoryConfig
 from . import worker
-from .core import leases
 from .core.runtime import Runtime
 from .scope import MemoryScope
 from .work import mirror, pending
@@ -48,7 +47,7 @@ class Memory:
 
     def __init__(self, runtime: Runtime, *, run_in_background: bool = True) -> None:
         self._runtime = runtime
-        self._worker_id = leases.new_worker_id()
+        self._worker_id = worker.new_worker_id()
         self._closed = False
         self._process = os.getpid()
         self._has_model = False
@@ -149,7 +148,7 @@ class Memory:
 
     def run_pending(self) -> PendingReport:
         """Do the pending work in this thread: time-outs, summaries, vectors."""
-        leases.release_dead_leases(self.runtime)
+        worker.release_dead_leases(self.runtime)
         self._use_model()
         self.runtime.ledger.flush()
         return worker.run_pending(self.runtime, self._worker_id)
@@ -167,7 +166,7 @@ class Memory:
         from .retention import MemoryRetentionJob
 
         if not dry_run:
-            leases.release_dead_leases(self.runtime)
+            worker.release_dead_leases(self.runtime)
         return MemoryRetentionJob(self.runtime, self._worker_id).run(
             dry_run=dry_run, progress=progress, now=now, compact=compact, actor=actor
         )
@@ -186,7 +185,7 @@ class Memory:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         runtime = self.runtime
-        leases.release_dead_leases(runtime)
+        worker.release_dead_leases(runtime)
         self._use_model()
         while True:
             damaged = 0

@@ -38,7 +38,7 @@ from ..ports.values import EpisodeQuery
 from . import facts
 from .core.counts import Rate, counted
 from .core.runtime import Runtime
-from .read import latest, ledger, recall
+from .read import ledger, recall
 from .read.recall import Ask
 from .write import close, remember, target
 from .write.add import Addition
@@ -260,7 +260,7 @@ class MemoryScope(ScopeCalls):
     ) -> list[EpisodeSnippet]:
         left_out = left_out_session(leave_out_session, session_id)
         with self._reading("recent") as runtime:
-            return latest.latest(runtime, self.scope, limit, include_archived, left_out)
+            return recall.latest(runtime, self.scope, limit, include_archived, left_out)
 
     def session(self, session_id: str, *, last: int | None = None) -> SessionReplay:
         check_name("session_id", session_id)

@@ -17,7 +17,7 @@ from ..domain.policy import EpisodicRetentionPolicy
 from ..domain.retention import Hold, RetentionCounts
 from ..domain.transfer.export_format import LONGEST_PART, ImportReport
 from ..ports.values import EpisodeQuery, TenantScopes
-from . import holds, retention, sharing
+from . import facts, holds, retention
 from .core import audit
 from .core.runtime import Runtime
 from .privacy import erasure, scrub
@@ -323,11 +323,11 @@ class MemoryTenant:
 
         :raises InvalidSetting: for no kind, or fewer than two agents
         """
-        return sharing.share(self._runtime, self.tenant, kinds, agents, actor=actor)
+        return facts.share(self._runtime, self.tenant, kinds, agents, actor=actor)
 
     def stop_sharing_facts(self, *, actor: str = "library") -> None:
         """Let no agent know facts of another again."""
-        sharing.stop(self._runtime, self.tenant, actor=actor)
+        facts.stop(self._runtime, self.tenant, actor=actor)
 
     def shared_facts(self) -> FactSharing | None:
         """Return which facts are shared by which agents; None if nothing is."""

@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
 from ..domain.message import AS_GIVEN, Json, Message, Role
-from .json_values import digest
+from .repair import digest
 
 _MEDIA = frozenset(
     ("url", "uri", "data", "file_id", "file_data", "fileUri", "image_url", "bytes", "image", "path")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ..domain.message import Json
-from .json_values import plain
+from .repair import plain
 
 Event = dict[str, Any]
 

@@ -17,7 +17,7 @@ from ..domain.message import Json
 from ..flow import Steps, arun, ask, awaits, both, run
 from .client_apis import Api, Collector
 from .core import Conversation
-from .json_values import loaded, plain
+from .repair import loaded, plain
 
 HandOver = Callable[[list[Json]], Future[bool]]
 """Begins to store messages, without waiting."""

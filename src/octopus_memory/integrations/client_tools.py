@@ -16,7 +16,7 @@ from ..domain.message import Json
 from ..domain.own_words import OWN_TOOLS
 from ..flow import Steps, ask
 from .core import Conversation
-from .json_values import loaded, plain
+from .repair import loaded, plain
 from .tools import (
     FORGET_ABOUT,
     FORGET_SCHEMA,

@@ -21,7 +21,7 @@ from .client_apis import APIS, Api, Messages
 from .client_streams import Keeper, StreamManager, as_called, remember, remember_bytes
 from .client_tools import FORMS, MOST_ROUNDS, OwnTools
 from .core import AnyScope, Conversation, OnError, last_said
-from .json_values import plain
+from .repair import plain
 
 C = TypeVar("C")
 KEY = "octopus_key"

@@ -30,8 +30,7 @@ from ..domain.replay import SessionReplay
 from ..flow import Steps, arun, ask, awaits, both, run
 from ..settings import Settings, load
 from . import alignment, outbox
-from .json_values import digest, plain
-from .repair import reduced, repaired
+from .repair import digest, plain, reduced, repaired
 
 __all__ = ["digest", "plain"]
 

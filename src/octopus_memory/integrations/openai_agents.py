@@ -18,7 +18,7 @@ from ..domain.message import AS_GIVEN, Json
 from ..domain.policy import MOST_RECALLED
 from ..flow import ask
 from .core import AnyScope, Conversation, OnError, last_said, parsed, plain
-from .json_values import loaded
+from .repair import loaded
 from .tools import (
     FORGET_ABOUT,
     FORGET_SCHEMA,

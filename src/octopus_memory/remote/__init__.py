@@ -1,5 +1,5 @@
 """The Python client of the service: the same calls as the embedded memory, over HTTP."""
 
-from .memory import RemoteMemory, RemoteScope
+from .memory import AsyncRemoteMemory, RemoteMemory, RemoteScope
 
-__all__ = ["RemoteMemory", "RemoteScope"]
+__all__ = ["AsyncRemoteMemory", "RemoteMemory", "RemoteScope"]

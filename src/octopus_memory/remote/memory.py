@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, get_type_hints
 from urllib.parse import quote
 from uuid import UUID, uuid4
 
+from ..async_scope import AsyncMemoryScope
 from ..calls import ScopeCalls, calls
 from ..domain.config_layers import change_of
 from ..domain.context import MemoryContext
@@ -32,7 +33,7 @@ from ..domain.ledger import EpisodeUses, Injection
 from ..domain.policy import ConfigPart, MemoryConfig
 from ..domain.replay import EpisodeReplay, SessionReplay
 from ..domain.wire import Route, camel, optional, read, route_of
-from ..flow import Steps, both
+from ..flow import Steps, awaited, both
 from . import arguments
 from .arguments import Given
 from .problems import not_ours
@@ -260,6 +261,44 @@ def _answer(name: str) -> Any:
     declared = SimpleNamespace(__annotations__={"answer": calls()[name].__annotations__["return"]})
     found = get_type_hints(declared, _TYPES)["answer"]
     return GenericAlias(list, (inner,)) if (inner := optional(found)) else found
+
+
+class AsyncRemoteMemory:
+    """`RemoteMemory` for asyncio. One object serves any number of event loops."""
+
+    def __init__(self, sync: RemoteMemory) -> None:
+        self.sync = sync
+
+    @classmethod
+    def connect(
+        cls, url: str, *, api_key: str | None = None, timeout: float = 30.0, retries: int = 3
+    ) -> Self:
+        """Connect to a service, without the engine: this needs the extra `client` alone."""
+        return cls(RemoteMemory(url, api_key, timeout=timeout, retries=retries))
+
+    def scope(
+        self,
+        *,
+        tenant: str = "default",
+        agent: str = "default",
+        user: str,
+        actor: str = "library",
+    ) -> AsyncMemoryScope:
+        """See `RemoteMemory.scope`."""
+        return AsyncMemoryScope(self.sync.scope(tenant=tenant, agent=agent, user=user, actor=actor))
+
+    config = awaited(RemoteMemory.config)
+    configure = awaited(RemoteMemory.configure)
+    config_sources = awaited(RemoteMemory.config_sources)
+    reset_config = awaited(RemoteMemory.reset_config)
+    flush = awaited(RemoteMemory.flush)
+    close = awaited(RemoteMemory.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
 
 def _sent(name: str, declared: Callable[..., Any]) -> Callable[..., Any]:

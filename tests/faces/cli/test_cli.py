@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from octopus_memory import EpisodicMemory, ToolCall
 from octopus_memory.__main__ import program
 from octopus_memory.adapters.embedders.minilm import MiniLMEmbedder
-from octopus_memory.faces.actor import actor_of
 from octopus_memory.faces.cli.database import parse_since, parse_until
+from octopus_memory.faces.given import actor_of
 from octopus_memory.testing.openai_server import FakeOpenAIServer
 from tests.support.command_line import run, run_json, use_folder
 

@@ -16,7 +16,7 @@ from ...domain.forget import sentences as split
 from ...domain.forget_topic import Match, Seen, Topic
 from ...domain.message import AS_GIVEN, Role
 from ...ports.values import StoredEpisode
-from .. import sharing
+from .. import facts
 from ..core.redaction import Leaf, map_json_text, map_message
 from ..core.runtime import Runtime
 from ..read import recall
@@ -279,7 +279,7 @@ class _Search:
 
     def shared_facts(self) -> None:
         """Add the facts that other agents share, which only a scope of theirs can forget."""
-        for fact in sharing.shared(self._runtime, self._scope):
+        for fact in facts.shared(self._runtime, self._scope):
             if self._match_of(fact) is not Match.NONE:
                 item = ForgetItem(what=FACT, text=fact.text, date=fact.since, reason=SHARED)
                 self._found.weak.append(item)

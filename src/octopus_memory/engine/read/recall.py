@@ -37,7 +37,7 @@ from ...domain.search.query import QueryPlan, plan_query, respell
 from ...domain.search.ranking import Ranking, Signals, rank
 from ...ports.index import AskProbe, Probe, ScopeView
 from ...ports.models import Embedder
-from ...ports.values import SUMMARY_ORDINAL
+from ...ports.values import SUMMARY_ORDINAL, EpisodeQuery
 from ..core.runtime import Runtime
 from ..write import index_turns
 from . import filter_rows
@@ -435,3 +435,25 @@ def recent_snippet(runtime: Runtime, episode: Episode) -> EpisodeSnippet:
     ]
     said = [turn for turn in turns if turn.role is Role.USER] or turns
     return snippet_of(episode, turns=tuple(map(plain_hit, said[-_MATCHES_SHOWN:])))
+
+
+def latest(
+    runtime: Runtime,
+    scope: Scope,
+    limit: int,
+    include_archived: bool | None,
+    session_id: str | None,
+) -> list[EpisodeSnippet]:
+    """Return snippets without a relevance, newest first, and without the session `session_id`."""
+    if session_id is not None:
+        check_name("session_id", session_id)
+    episodes, _ = runtime.store.list_episodes(
+        EpisodeQuery(
+            of=scope,
+            limit=check_limit(limit),
+            include_archived=archived_wanted(runtime, scope, include_archived),
+            leave_out_sessions=() if session_id is None else [session_id],
+            count=False,
+        )
+    )
+    return [recent_snippet(runtime, episode) for episode in episodes]

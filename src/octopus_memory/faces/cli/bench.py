@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...domain.errors import InvalidInput, MissingExtra
-from ..actor import actor_of
+from ..given import actor_of
 from .database import Agent, AsJson, Db, Tenant, User, open_existing
 from .progress import bar
 from .terminal import print_json

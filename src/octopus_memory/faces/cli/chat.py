@@ -15,7 +15,7 @@ from ...domain.errors import InvalidSetting, MissingExtra, ModelError, OctopusEr
 from ...domain.ids import new_id
 from ...domain.message import Json
 from ...domain.text.neutralize import shorten
-from ..actor import actor_of
+from ..given import actor_of
 from .database import Agent, AsJson, Db, Tenant, User, flags, open_or_make
 from .tables import show_snippets, show_summary
 from .terminal import Screen, clean, counted, print_json

@@ -9,8 +9,7 @@ import typer
 
 from ...domain.errors import InvalidSetting
 from ...domain.facts import FactKind
-from ..actor import actor_of
-from ..urls import shown_url
+from ..given import actor_of, shown_url
 from .database import AsJson, Db, Tenant, open_existing
 from .terminal import Screen, print_json
 

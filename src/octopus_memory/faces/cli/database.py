@@ -13,9 +13,8 @@ from urllib.parse import urlsplit
 import typer
 
 from ...domain.errors import InvalidSetting, StoreReadOnly, StoreUnavailable
+from ..given import as_url, parse_moment
 from ..options import Agent, Db, Tenant, User
-from ..times import parse_moment
-from ..urls import as_url
 
 if TYPE_CHECKING:
     from ...wiring import EpisodicMemory

@@ -19,7 +19,7 @@ from ...domain.episode import Episode, EpisodeSnippet, Scope
 from ...domain.errors import InvalidInput, MissingExtra, SessionNotFound, StoreUnavailable
 from ...domain.message import Json, Message, Role, as_text
 from ...domain.policy import MemoryConfig
-from ..urls import as_url
+from ..given import as_url
 from .database import AsJson, flags
 from .tables import show_snippets, show_summary, speaker
 from .terminal import Screen, counted, print_json

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ...domain.errors import InvalidSetting
-from ..urls import as_url, shown_url
+from ..given import as_url, shown_url
 from .database import AsJson, Db
 from .terminal import Screen, Yes, ask, counted, print_json
 

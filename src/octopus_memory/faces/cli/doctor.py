@@ -25,7 +25,7 @@ from ...domain.errors import MissingExtra, OctopusError, ScopeKeyError
 from ...domain.ids import new_id
 from ...domain.message import Message
 from ...domain.retention import policy_in_words
-from ..urls import as_url, shown_url
+from ..given import as_url, shown_url
 from .database import AsJson, Db, released, sqlite_file
 from .terminal import Screen, counted, print_json
 

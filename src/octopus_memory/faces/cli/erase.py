@@ -9,8 +9,7 @@ import typer
 
 from ...domain.erasure import EraseReceipt, FileSearch, Subject, copies_in_words
 from ...domain.errors import InvalidInput, NotFound
-from ..actor import actor_of
-from ..urls import as_url, shown_url
+from ..given import actor_of, as_url, shown_url
 from .database import AsJson, Db, Tenant, open_existing
 from .terminal import Screen, Yes, ask, counted, print_json
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ...domain.facts import Fact, FactKind
-from ..actor import actor_of
+from ..given import actor_of
 from .database import Agent, AsJson, Db, Tenant, User, open_existing, open_or_make, parse_until
 from .terminal import Screen, Yes, ask, print_json
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..actor import actor_of
+from ..given import actor_of
 from .database import Agent, AsJson, Db, Tenant, User, open_existing
 from .erase import show_receipt
 from .terminal import Screen, Yes, can_ask, print_json

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ...domain.identity import AccessRole, ApiKey, NewKey
-from ..actor import actor_of
+from ..given import actor_of
 from .database import AsJson, Db, open_existing, open_or_make, parse_until
 from .terminal import Screen, print_json
 

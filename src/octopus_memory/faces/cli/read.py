@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...domain.episode import EpisodeSnippet, TurnHit
-from ..actor import actor_of
+from ..given import actor_of
 from .database import Agent, Archived, AsJson, Db, Since, Tenant, Until, User, open_existing, others
 from .tables import show_hits, show_session, show_snippets
 from .terminal import Screen, clean, print_json

@@ -12,7 +12,7 @@ from ...domain.episode import Episode
 from ...domain.errors import InvalidSetting
 from ...domain.policy import EpisodicRetentionPolicy
 from ...domain.retention import RetentionReport
-from ..actor import actor_of
+from ..given import actor_of
 from .database import Agent, AsJson, Db, Tenant, User, open_existing
 from .progress import bar
 from .terminal import Screen, clean, counted, print_json

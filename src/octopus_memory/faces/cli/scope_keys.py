@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...domain.errors import InvalidInput, InvalidSetting
-from ..actor import actor_of
-from ..urls import as_url
+from ..given import actor_of, as_url
 from .database import AsJson, Db, open_existing
 from .terminal import Screen, counted, print_json
 

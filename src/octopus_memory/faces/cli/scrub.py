@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...ports.recall_rows import WorkKind
-from ..actor import actor_of
+from ..given import actor_of
 from .database import AsJson, Db, Tenant, open_existing
 from .progress import bar
 from .terminal import Screen, Yes, ask, counted, print_json

@@ -19,8 +19,7 @@ from ...domain.errors import InvalidInput
 from ...domain.transfer.export_format import ImportReport, is_header
 from ...domain.transfer.export_reader import read_lines, split_lines
 from ...domain.transfer.transcripts import ImportSource
-from ..actor import actor_of
-from ..urls import as_url, shown_url
+from ..given import actor_of, as_url, shown_url
 from .database import AsJson, Db, Tenant, User, open_existing, open_or_make_once_used, sqlite_file
 from .progress import bar, byte_bar
 from .terminal import Screen, counted, print_json

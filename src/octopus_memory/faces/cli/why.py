@@ -11,7 +11,7 @@ import typer
 from ...domain.facts import Fact
 from ...domain.ledger import Injected, InjectedKind, Injection
 from ...domain.replay import EpisodeReplay, SessionReplay
-from ..actor import actor_of
+from ..given import actor_of
 from .database import Agent, AsJson, Db, Tenant, User, open_existing
 from .terminal import Screen, counted, print_json
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ...domain.errors import InvalidSetting
-from ..urls import as_url, shown_url
+from ..given import as_url, shown_url
 from .database import AsJson, Db, must_exist, released
 from .progress import waiting, watch_backlog
 from .terminal import Screen, counted, print_json

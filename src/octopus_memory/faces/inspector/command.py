@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...domain.errors import InvalidInput, MissingExtra
-from ..urls import as_url, shown_url
+from ..given import as_url, shown_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...domain.errors import MissingExtra
-from ..actor import actor_of
+from ..given import actor_of, as_url
 from ..options import Agent, Db, Tenant, User
-from ..urls import as_url
 
 if TYPE_CHECKING:
     from ...engine.scope import MemoryScope

@@ -20,7 +20,7 @@ from ...domain.episode import MOST_FACTS, SUMMARY_LIMIT, EndReason
 from ...domain.errors import InvalidInput, SessionNotFound
 from ...domain.facts import FACT_LIMIT, FactKind
 from ...domain.message import Json
-from ..times import parse_moment
+from ..given import parse_moment
 from . import results, schemas
 from .results import Answer
 from .schemas import Schema

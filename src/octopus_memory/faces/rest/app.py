@@ -21,12 +21,11 @@ from ...settings import ServerSettings
 from ..exchange import MCP_PATH, AnswerMcp
 from ..lockout import Lockout
 from . import problems
-from .identity import Gate, Limiter
-from .local import check_local
+from .identity import Gate, Limiter, check_local
 from .mcp import McpPages, mcp_route
 from .metrics import Metrics
 from .middleware import Admission, BodyLimit, Watch
-from .routes import admin, docs, episodes, facts, forget, ledger, operations, sessions, users
+from .routes import admin, docs, episodes, ledger, operations, sessions, users
 from .routing import PREFIX
 from .threadpool import Threads
 from .uploads import Imports, Uploads
@@ -115,7 +114,7 @@ def make_app(
     problems.install(app)
     # Routes are tried in order, so the most frequent come first, but for the ledger, because the
     # route of a session takes any path below it.
-    for each in (ledger, sessions, episodes, facts, forget, users, admin, operations, docs):
+    for each in (ledger, sessions, episodes, users, admin, operations, docs):
         app.router.routes.extend(each.routes.routes)
     if mcp is not None:
         app.router.routes.append(mcp_route(mcp, settings.allowed_mcp_origins))

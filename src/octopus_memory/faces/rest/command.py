@@ -17,7 +17,7 @@ import typer
 
 from ...domain.errors import InvalidSetting, MissingExtra
 from ..exchange import MCP_PATH
-from ..urls import as_url, is_in_memory, shown_url
+from ..given import as_url, is_in_memory, shown_url
 from .multiprocess import STOP_SIGNALS, Serving, shared_metrics
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _run(
     extras: Extras,
 ) -> None:
     from .app import make_app
-    from .server import Server
+    from .protocol import Server
 
     app = make_app(memory, server, development=dev, pages=extras.pages, mcp=extras.mcp)
     service = Server(app, server)

@@ -16,13 +16,10 @@ from ...domain.episode import check_name
 from ...domain.errors import InvalidInput
 from ...domain.identity import Principal
 from ..exchange import MCP_PATH, AnswerMcp, Exchange
-from .authorize import filled, scope_of
-from .bodies import read_json
-from .http import header, sent
-from .identity import need
-from .local import is_own_page
+from .http import header, read_json, sent
+from .identity import is_own_page, need
 from .problems import FieldProblem, Refused
-from .serving import SEES
+from .serving import SEES, filled, scope_of
 from .threadpool import Threads
 
 _PREFIX = "X-Octopus-"

@@ -16,8 +16,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from .bodies import read_json
-from .http import header
+from .http import header, read_json
 from .problems import Refused
 from .threadpool import Threads
 

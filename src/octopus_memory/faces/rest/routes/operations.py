@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from ....domain.errors import OctopusError
 from ....ports.recall_rows import WorkKind
-from ..authorize import memory_of
 from ..metrics import Metrics
+from ..serving import memory_of
 
 routes = APIRouter(tags=["Operations"])
 

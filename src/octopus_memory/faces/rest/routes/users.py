@@ -1,4 +1,4 @@
-"""Routes of the data of a user: delete, restore, erase, export, import."""
+"""Routes of what is known of a user: facts, forgetting, restoring, erasing, export and import."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from uuid import UUID
 
 from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
+from pydantic import AwareDatetime, ConfigDict, Field, StringConstraints
 
 from ....calls import ScopeCalls
 from ....domain.episode import Episode
 from ....domain.erasure import EraseReceipt
+from ....domain.errors import InvalidInput
+from ....domain.facts import Fact, FactKind
+from ....domain.forget import ABOUT_LIMIT, ForgetPreview
 from ....domain.identity import AccessRole, Principal
 from ....domain.transfer.export_format import ImportReport
 from ....engine.scope import MemoryScope
 from ....engine.tenant import MemoryTenant
-from ..authorize import memory_of, needed
 from ..http import answer, problems, streamed
 from ..identity import need
 from ..problems import Refused
-from ..requests import NameText, WhoBody
+from ..requests import NameText, WhoBody, Wire
 from ..responses import form
 from ..routing import router
-from ..serving import OWNS, SEES, WRITES, serves
+from ..serving import OWNS, SEES, WRITES, memory_of, needed, serves
 from ..uploads import Imports, pieces_of
 
 routes = router("Users")
@@ -168,3 +171,100 @@ def _own(caller: Principal, user: str, agent: str | None) -> str | None:
     if not caller.reaches(agent=agent, user=user):
         raise Refused(403, "forbidden", "the credential is for another agent or user")
     return agent
+
+
+_MOST_IDS = 1_000
+# Users may take back what they said, so both are for `SEES`.
+
+
+class ForgetBody(Wire):
+    """What to forget: a topic, single turns or facts, or several of these."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"about": "my mum's diabetes"}})
+    about: Annotated[str, StringConstraints(min_length=1, max_length=ABOUT_LIMIT)] | None = None
+    turn_ids: list[UUID] = Field(default_factory=list, max_length=_MOST_IDS)
+    fact_ids: list[UUID] = Field(default_factory=list, max_length=_MOST_IDS)
+
+
+class ConfirmBody(Wire):
+    """The token of a preview."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"token": "h7k2m9p4qx"}})
+    token: Annotated[str, StringConstraints(min_length=1, max_length=32)]
+
+
+@serves(routes, ScopeCalls._forget_preview, 404, may=SEES)  # noqa: SLF001 - a part of `forget`
+def preview_forget(scope: MemoryScope, body: ForgetBody) -> ForgetPreview:
+    """Preview what would be forgotten. Nothing is removed until its token is confirmed."""
+    return scope.forget(body.about, turns=body.turn_ids, facts=body.fact_ids)
+
+
+@serves(routes, ScopeCalls._forget_confirmed, 404, 409, may=SEES)  # noqa: SLF001 - the other
+def confirm_forget(scope: MemoryScope, caller: Principal, body: ConfirmBody) -> EraseReceipt:
+    """Remove exactly what a preview showed. Returns a receipt."""
+    return scope.forget(confirm=body.token, actor=caller.actor)
+
+
+# Users may correct the facts about themselves, so all of these are for `SEES`.
+
+
+class FactBody(Wire):
+    """A fact about the user, of 1 to 300 characters."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"text": "Is allergic to peanuts.", "kind": "constraint"}}
+    )
+    text: str
+    kind: FactKind = FactKind.OTHER
+    slot: str | None = None
+    pinned: bool = False
+
+
+class FactPatch(Wire):
+    """A change of a fact: `text` corrects it, `pinned` pins or unpins it."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"text": "Is allergic to nuts."}})
+    text: str | None = None
+    pinned: bool | None = None
+
+
+@serves(routes, ScopeCalls.facts, may=SEES)
+def list_facts(
+    scope: MemoryScope,
+    asOf: Annotated[
+        AwareDatetime | None, Query(description="Facts as known at this time. Default: now.")
+    ] = None,
+    kind: Annotated[
+        list[FactKind] | None, Query(description="Only these kinds. May be given several times.")
+    ] = None,
+    history: Annotated[
+        bool, Query(description="Also the facts that newer ones replaced, oldest first.")
+    ] = False,
+) -> list[Fact]:
+    """List the standing facts about a user: pinned first, then by kind and time."""
+    return scope.facts(as_of=asOf, kinds=kind, history=history)
+
+
+@serves(routes, ScopeCalls.add_fact, may=SEES, status=201)
+def add_fact(scope: MemoryScope, caller: Principal, body: FactBody) -> Fact:
+    """Add a fact about a user. It replaces the fact with the same kind and slot."""
+    return scope.add_fact(body.text, body.kind, body.slot, pinned=body.pinned, actor=caller.actor)
+
+
+@serves(routes, ScopeCalls.correct_fact, 404, may=SEES)
+def change_fact(scope: MemoryScope, caller: Principal, fact_id: UUID, body: FactPatch) -> Fact:
+    """Correct a fact, pin it, or both. A correction keeps the old fact as history."""
+    if body.text is None and body.pinned is None:
+        raise InvalidInput("text", "or pinned must be given")
+    if body.text is not None:
+        made = scope.correct_fact(fact_id, body.text, actor=caller.actor)
+        fact_id = made.id
+    if body.pinned is not None:
+        made = scope.pin_fact(fact_id, pinned=body.pinned, actor=caller.actor)
+    return made
+
+
+@serves(routes, ScopeCalls.delete_fact, 404, 409, may=SEES)
+def delete_fact(scope: MemoryScope, caller: Principal, fact_id: UUID) -> None:
+    """Delete a fact for good. Its conversation stays and does not bring it back."""
+    scope.delete_fact(fact_id, actor=caller.actor)

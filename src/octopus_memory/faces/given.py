@@ -1,8 +1,10 @@
-"""Database URLs, as users give them and as output shows them."""
+"""What people give to a face: database URLs, dates and times, and who they are."""
 
 from __future__ import annotations
 
+import getpass
 import re
+from datetime import UTC, datetime, time
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -39,3 +41,28 @@ def shown_url(url: str) -> str:
         return url
     netloc = split.netloc if password is None else f"{split.username or ''}:***@{host}"
     return split._replace(netloc=netloc, query=query).geturl()
+
+
+def actor_of(face: str) -> str:
+    """Return the name of the face and of the system's user who runs it."""
+    try:
+        return f"{face}:{getpass.getuser()}"
+    except (OSError, KeyError):
+        return face
+
+
+def parse_moment(text: str, bare: time) -> datetime:
+    """Parse a date or a time as UTC. A date gets the time `bare`.
+
+    :raises ValueError: the text is neither; the message says how to write one
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+        if len(text) <= len("2025-03-14"):
+            moment = datetime.combine(moment.date(), bare)
+        # A time without a zone is UTC.
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(
+            f"{text!r} is not a date or time: write 2025-03-14 or 2025-03-14T09:30+01:00"
+        ) from error
