@@ -80,7 +80,9 @@ class Topic:
     def __init__(self, about: str, analyzer: Analyzer) -> None:
         self._analyzer = analyzer
         self._words: list[_Word] = []
-        self._parts = [self._read(part) for part in _things(about)]
+        # "My divorce and my job" names two things, "black and white" one.
+        things = re.split(pattern("forgetting", "and"), about, flags=re.IGNORECASE)
+        self._parts = [self._read(thing) for thing in things]
 
     def _read(self, about: str) -> _Part:
         first, owned, analyzer = len(self._words), set(), self._analyzer
@@ -196,11 +198,6 @@ def _plain(term: str) -> str:
 
 def _has_unspaced(words: Collection[str], text: str) -> bool:
     return any(not word.isascii() and has_unspaced(word) and word in text for word in words)
-
-
-def _things(about: str) -> list[str]:
-    """The things that a wish is about: "my divorce and my job" names two, "black and white" one."""
-    return re.split(pattern("forgetting", "and"), about, flags=re.IGNORECASE)
 
 
 @cache

@@ -74,7 +74,11 @@ def fit_messages(
     head = _head(prompts, config)
     room = limit - _tokens([*head, current], count)
     kept = _kept(exchanges, costs, room, config, count)
-    if summarize and config.prune == PruneStrategy.SUMMARIZE and len(kept) < _length(exchanges):
+    if (
+        summarize
+        and config.prune == PruneStrategy.SUMMARIZE
+        and len(kept) < sum(map(len, exchanges))
+    ):
         spare = min(_SUMMARY_TOKENS, max(0, limit // 10))
         kept = _kept(exchanges, costs, room, config, count, spare=spare)
         summary = summarize(_bodies_without(chain(*exchanges), kept))
@@ -200,10 +204,6 @@ def _rounds(exchange: Sequence[Message]) -> list[list[Message]]:
 
 def _is_round(step: Sequence[Message]) -> bool:
     return len(step) > 1
-
-
-def _length(exchanges: Sequence[Sequence[Message]]) -> int:
-    return sum(map(len, exchanges))
 
 
 def _bodies_without(messages: Iterable[Message], kept: Sequence[Message]) -> list[Body]:

@@ -44,7 +44,9 @@ def context_markdown(run: ContextRun) -> str:
         name = category_name(run.dataset, category)
         lines += [f"## Tokens spent on questions without an answer: {name}", ""]
         lines += [*_by_budget(run, "unanswerable", category), ""]
-    lines += _grouped(run, "category", _categories(run.dataset))
+    lines += _grouped(
+        run, "category", {key: category_name(run.dataset, key) for key in run.dataset.categories}
+    )
     lines += _grouped(run, "language", {name: name for name in run.dataset.languages})
     return "\n".join(lines)
 
@@ -145,10 +147,6 @@ def _group_row(
     found = [system.estimate(figure, budget, **group) for system in run.systems]
     asked = max((one.questions for one in found if one is not None), default=0)
     return [name, f"{asked:,}", *map(_shown(figure), found)]
-
-
-def _categories(dataset: Dataset) -> dict[str, str]:
-    return {name: category_name(dataset, name) for name in dataset.categories}
 
 
 def _shown(figure: str) -> Callable[[Estimate | None], str]:

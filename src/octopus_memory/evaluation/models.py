@@ -87,7 +87,9 @@ class ChatModel:
                 break
             messages.append(message.model_dump(exclude_none=True))
             for call in calls:
-                found = look(_query(call.function.arguments)) if left else _NO_SEARCH
+                given = call.function.arguments
+                query = str(_object(given).get("query") or given)
+                found = look(query) if left else _NO_SEARCH
                 left = max(0, left - 1)
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": found})
         if not message.content:
@@ -204,10 +206,6 @@ def _answer(
         "quote": found.get("quote") or "",
         "seconds": time.perf_counter() - started,
     }
-
-
-def _query(arguments: str) -> str:
-    return str(_object(arguments).get("query") or arguments)
 
 
 def _verdict(text: str) -> Verdict:

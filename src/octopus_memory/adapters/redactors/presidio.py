@@ -13,7 +13,7 @@ from .folding import MASK
 from .names import KnownNames
 
 if TYPE_CHECKING:
-    from presidio_analyzer import AnalyzerEngine, RecognizerResult
+    from presidio_analyzer import AnalyzerEngine
 
 KINDS = {
     "PERSON": PiiKind.PERSON_NAME,
@@ -76,15 +76,9 @@ class PresidioRedactor:
             entities=self._entities,
             score_threshold=self._threshold,
         )
-        return list(_outside(text, merge_spans([*_spans(results), *_known(text, names)])))
-
-
-def _spans(results: Iterable[RecognizerResult]) -> Iterable[PiiSpan]:
-    return (PiiSpan(found.start, found.end, KINDS[found.entity_type]) for found in results)
-
-
-def _known(text: str, names: Sequence[str]) -> Iterable[PiiSpan]:
-    return (PiiSpan(*span, PiiKind.PERSON_NAME) for span in KnownNames(names).find(text))
+        found = [PiiSpan(each.start, each.end, KINDS[each.entity_type]) for each in results]
+        found += [PiiSpan(*span, PiiKind.PERSON_NAME) for span in KnownNames(names).find(text)]
+        return list(_outside(text, merge_spans(found)))
 
 
 def _outside(text: str, spans: Iterable[PiiSpan]) -> Iterator[PiiSpan]:

@@ -128,7 +128,8 @@ class OpenAISummarizer:
     @property
     def form(self) -> str:
         """The form in which the endpoint answers, as far as it is known."""
-        return _name_of(_FORMS[self._first])
+        form: Any = _FORMS[self._first]
+        return "text" if form is _TEXT else str(form["type"])
 
     def summarize(self, turns: Sequence[Turn], *, timeout: float) -> Summary:
         """Ask for a summary and check it. The worker retries, not this method.
@@ -278,10 +279,6 @@ class _Unsupported(Exception):
         super().__init__(words)
         self.is_certain = is_certain
         """False where it may be a passing failure, which is no reason to ask for less later."""
-
-
-def _name_of(form: Any) -> str:
-    return "text" if form is _TEXT else str(form["type"])
 
 
 def _quotes(said: str, conversation: str) -> bool:

@@ -200,7 +200,8 @@ def _share_of_summaries(budget: int, *, is_vague: bool) -> int:
 
 def _explained(passages: Iterable[Passage], material: Material) -> Iterator[Passage]:
     """The passages oldest first, each with what makes up its score, computed where it is read."""
-    sources = {_key(candidate.source): candidate.source for candidate in material.candidates}
+    found = [candidate.source for candidate in material.candidates]
+    sources = {each.id if isinstance(each, TurnHit) else each.episode_id: each for each in found}
     for passage in sorted(passages, key=place_of):
         source = sources[passage.turn_ids[-1] if passage.turn_ids else passage.episode_id]
         yield passage.explained_by(partial(_signals_of, source))
@@ -208,10 +209,6 @@ def _explained(passages: Iterable[Passage], material: Material) -> Iterator[Pass
 
 def _signals_of(source: TurnHit | EpisodeSnippet) -> tuple[SignalShare, ...]:
     return source.signals
-
-
-def _key(source: TurnHit | EpisodeSnippet) -> UUID:
-    return source.id if isinstance(source, TurnHit) else source.episode_id
 
 
 def _allowance(material: Material, budget: int, min_score: float, fill: _Fill) -> int:

@@ -34,7 +34,9 @@ def choose_facts(facts: Sequence[Fact], question: str) -> list[Fact]:
     about, each group in the order given.
     """
     asked = question[:_LONGEST]
-    wanted = set(FactKind) if _all().search(asked) else _subjects(asked)
+    wanted = {kind for kind, pattern in _patterns().items() if pattern.search(asked)}
+    if _all().search(asked):
+        wanted = set(FactKind)
     said = frozenset(_terms(asked))
     always = [fact for fact in facts if fact.is_pinned or fact.kind in _ALWAYS]
     about = [
@@ -44,10 +46,6 @@ def choose_facts(facts: Sequence[Fact], question: str) -> list[Fact]:
         and (fact.kind in wanted or _is_named(fact, said, wanted))
     ]
     return sorted(always, key=lambda fact: not fact.is_pinned) + about
-
-
-def _subjects(question: str) -> set[FactKind]:
-    return {kind for kind, pattern in _patterns().items() if pattern.search(question)}
 
 
 @cache

@@ -110,7 +110,9 @@ def redact(text: str, spans: Sequence[PiiSpan], number_of: NumberOf | None = Non
 
 def normalized(kind: PiiKind, value: str) -> str:
     """The value in a canonical form: equal for `ANA@x.com` and `ana@X.com`."""
-    shown = "".join(c for c in unicodedata.normalize("NFKC", value) if not _hidden(c))
+    shown = "".join(
+        c for c in unicodedata.normalize("NFKC", value) if unicodedata.category(c) != "Cf"
+    )
     plain = " ".join(shown.casefold().split())
     match kind:
         case PiiKind.PHONE_NUMBER:
@@ -126,10 +128,6 @@ def normalized(kind: PiiKind, value: str) -> str:
             return _TITLE.sub("", _POSSESSIVE.sub("", _without_marks(plain)))
         case _:
             return plain
-
-
-def _hidden(char: str) -> bool:
-    return unicodedata.category(char) == "Cf"
 
 
 def _kept(text: str, test: Callable[[str], bool]) -> str:

@@ -27,7 +27,7 @@ def worker(*, db: Db = None) -> None:
     from ...wiring import EpisodicMemory
 
     settings = load(database_url=as_url(db))
-    _set_up_logging()
+    logging.getLogger("octopus_memory").setLevel(logging.INFO)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -37,10 +37,6 @@ def worker(*, db: Db = None) -> None:
         while not stop.wait(_POLL_SECONDS):
             memory.wake_for_others()
         typer.echo("finishing the current batch")
-
-
-def _set_up_logging() -> None:
-    logging.getLogger("octopus_memory").setLevel(logging.INFO)
 
 
 _OF_ONE_MODEL = ("minilm", "hashing")
