@@ -270,6 +270,22 @@ def test_a_replay_says_why_each_memory_was_shown(pages: TestClient, memory: Epis
     assert all(re.search(drawn, each) for each in ranked)
 
 
+def test_a_replay_folds_a_long_list_of_memories(pages: TestClient, memory: EpisodicMemory):
+    scope = memory.scope(agent="hr", user="ana")
+    for number in range(20):
+        scope.add_fact(f"Never eats dish number {number}.", "constraint")
+    scope.context("What may I eat?", session_id="friday")
+    scope.add("friday", [("user", "What may I eat?")])
+    sign_in(pages, memory)
+    text = pages.get(address("/replay", session="friday", **ANA)).text
+    shown = len(scope.injections("friday")[0].shown)
+    first, more = text[text.index('class="ledger"') :].split(
+        f"<summary>{shown - 12} more</summary>"
+    )
+    assert first.count("<li>") == 12
+    assert more[: more.index("</ul>")].count("<li>") == shown - 12
+
+
 def test_the_playground_shows_the_block_and_enters_nothing(
     pages: TestClient, memory: EpisodicMemory
 ):
@@ -319,7 +335,7 @@ def test_the_playground_marks_what_only_one_setting_shows(
     first, second = text[text.index("Result A") :].split("Result B")
     assert re.search(r"<ins>[^<]*Never eats nuts\.</ins>", first)
     assert "Never eats nuts." not in second[: second.index("Copy as Python")]
-    assert re.search(r"<pre>[^<]*(<ins>[^<]*</ins>[^<]*)*I am allergic to peanuts\.", second)
+    assert re.search(r"<pre [^<]*(<ins>[^<]*</ins>[^<]*)*I am allergic to peanuts\.", second)
     assert "<ins>" not in pages.get(
         address("/playground", **asked | {"facts2": "on"})
     ).text.replace("<ins>marked</ins>", "")
@@ -341,6 +357,7 @@ def test_the_playground_compares_embedders(
     monkeypatch.setattr(trial_index, "MOST_ROWS", 1)
     text = pages.get(address("/playground", embedder2="minilm", **asked)).text
     assert "The embedder must be the memory&#39;s own" in text
+    assert "<ins>" not in text.replace("<ins>marked</ins>", "")
     assert "I am allergic to peanuts." in text
 
 

@@ -94,9 +94,11 @@ def _values(visit: Visit) -> dict[str, object]:
 
 
 def _others(tried: list[Tried]) -> dict[str, frozenset[str]]:
-    """Sentences of the block that each one is compared with."""
+    """Sentences of the block that each one is compared with: its own, if there is no other."""
     said = [frozenset(piece.strip() for piece in each.sentences) for each in tried]
-    return {each.name: other for each, other in zip(tried, reversed(said), strict=True)}
+    if all(each.context is not None for each in tried):
+        said.reverse()
+    return {each.name: other for each, other in zip(tried, said, strict=True)}
 
 
 def _try(visit: Visit, config: MemoryConfig, message: str, suffix: str) -> Tried:
