@@ -49,6 +49,14 @@ def test_help_fits_80_columns_and_cuts_nothing(command: list[str], monkeypatch: 
     assert "…" not in shown
 
 
+def test_help_fills_its_lines(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run("chat", "--help").stdout
+    paragraph = shown[shown.index("An OpenAI") : shown.index("╭")].strip().splitlines()
+    assert len(paragraph) > 2
+    assert all(len(line.strip()) > 55 for line in paragraph[:-1])
+
+
 # --- Demo ---
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias
@@ -15,6 +16,7 @@ from ...domain.errors import EpisodeNotFound, FactNotFound, OctopusError, Sessio
 from .database import JSON_WANTED
 from .terminal import clean, print_json
 
+_LINE_END = re.compile(r"(?<!\n)\n(?!\n)")
 Loaded: TypeAlias = Callable[..., None] | typer.Typer
 """A command's function, or a group of commands."""
 
@@ -68,6 +70,8 @@ class _Commands(TyperGroup):
         if command is not None:
             for each in (command, *getattr(command, "commands", {}).values()):
                 _switches_without_values(each.get_params(ctx))
+                # Lines end where the terminal does, and not where those of a docstring do.
+                each.help = _LINE_END.sub(" ", each.help or "")
         return command
 
     def invoke(self, ctx: Any) -> Any:
