@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,60 @@ def test_vault_keeps_its_own_keys(command: str, monkeypatch):
     monkeypatch.setenv("OCTOPUS_KEYS", "vault")
     shown = run("scope-keys", *command.split(), code=1).stderr
     assert "vault keeps its own keys" in shown
+
+
+def gaps() -> list[str]:
+    """What doctor warns of about the keys."""
+    found = run_json("doctor")["checks"]
+    about = [each for each in found if each["name"] == "scope keys"]
+    return [f"{each['detail']} → {each['remedy']}" for each in about if each["status"] == "warning"]
+
+
+def test_a_restored_key_store_is_compared_with_the_database(keys: Path, tmp_path: Path):
+    """It brings back keys of users who were erased since, and lacks those of users who came."""
+    run("add", "monday", "My passport is in the blue folder.", "--user", "ana")
+    copy = tmp_path / "copy.db"
+    shutil.copy("memory.db", copy)
+    old = (keys / "keys.db").read_bytes()
+    run("erase", "--user", "ana", "--yes")
+    run("add", "monday", "I moved to Lyon.", "--user", "bob")
+    today = (keys / "keys.db").read_bytes()
+    assert gaps() == []
+    shown = run("recent", "--user", "ana", "--db", copy, code=1).stderr
+    assert "was destroyed by an erasure" in shown
+
+    (keys / "keys.db").write_bytes(old)
+    returned, lost = sorted(gaps())
+    assert returned.startswith("1 key of erased users came back with a backup of the key store")
+    assert returned.endswith("→ octopus scope-keys destroy-erased")
+    assert lost.startswith("the keys of 1 user are missing in the key store")
+    assert "blue folder" in run("recent", "--user", "ana", "--db", copy).stdout
+    assert run_json("scope-keys", "destroy-erased") == {"destroyed": 1}
+    assert "Destroyed 0 keys" in run("scope-keys", "destroy-erased").stdout
+    assert "was destroyed" in run("recent", "--user", "ana", "--db", copy, code=1).stderr
+    assert "is missing: restore the key store" in run("recent", "--user", "bob", code=1).stderr
+
+    (keys / "keys.db").write_bytes(today)
+    assert gaps() == []
+    assert "Lyon" in run("recent", "--user", "bob").stdout
+
+
+def test_doctor_counts_who_is_not_sealed(monkeypatch):
+    monkeypatch.setenv("OCTOPUS_KEYS", "off")
+    run("add", "monday", "I moved to Lyon.", "--user", "bob")
+    monkeypatch.setenv("OCTOPUS_KEYS", "local")
+    assert gaps() == ["what is stored of 1 user is not sealed yet → octopus encrypt"]
+    run("encrypt")
+    assert gaps() == []
+
+
+def test_a_receipt_says_what_became_of_copies():
+    run("add", "monday", "My passport is in the blue folder.", "--user", "ana")
+    [episode] = run_json("recent", "--user", "ana")
+    run("add", "tuesday", "I moved to Lyon.", "--user", "ana")
+    of = ("erase", "--user", "ana", "--agent", "default")
+    part = run(*of, "--episode", episode["episode_id"], "--yes").stdout
+    assert "copies   made before still hold it, and can be read until the whole user is" in part
+    whole = run("erase", "--user", "ana", "--yes").stdout
+    assert "copies   made before cannot be read since" in whole
+    assert "a backup of the key store may open them until" in whole
