@@ -126,6 +126,24 @@ def test_idle_sessions_are_closed_and_what_is_old_moves_on(
     assert not scope.get(young.id).episode.is_archived
 
 
+def test_a_dry_run_reads_the_facts_of_a_user_once(
+    memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+):
+    for number in range(5):
+        said = [("user", f"I live in Vienna. My sister is called Ana{number}.")]
+        scope.store(said, session_id=f"s{number}", at=clock.now() - timedelta(days=400 + number))
+    memory.flush()
+    scope.add_fact("Prefers tea.", "preference", pinned=True)
+    store, read = memory.runtime.store, []
+    facts = type(store).facts
+    monkeypatch.setattr(type(store), "facts", lambda *a, **k: read.append(a) or facts(*a, **k))
+    expected = memory.run_retention(dry_run=True).counts
+    assert len(read) == 1
+    assert expected.deleted == 5
+    assert expected.facts > 1
+    assert memory.run_retention().counts == expected
+
+
 def test_a_run_can_be_made_for_another_time(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
 ):

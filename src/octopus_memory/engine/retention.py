@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from functools import partial
-from typing import TypeAlias
+from functools import lru_cache, partial
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from ..domain.episode import Episode, Scope, check_name, check_time
 from ..domain.errors import EpisodeChanged, EpisodeNotFound, InvalidSetting, LegalHold, OctopusError
-from ..domain.facts import FactOrigin, current
+from ..domain.facts import Fact, FactOrigin, current
 from ..domain.policy import ArchiveMode, EpisodicRetentionPolicy
 from ..domain.retention import (
     Aged,
@@ -37,6 +37,8 @@ from .write import close
 
 _BATCH = 100
 """Episodes per read."""
+_USERS = 1_000
+"""Users whose facts a dry run keeps in memory."""
 COUNTED = {Step.ARCHIVE: "archived", Step.DELETE: "deleted", Step.PURGE: "purged"}
 
 
@@ -45,8 +47,6 @@ class RunCounts:
 
     def __init__(self, runtime: Runtime, now: datetime, *, dry_run: bool) -> None:
         self.batches = 0
-        self.deleted: dict[Scope, list[UUID]] = defaultdict(list)
-        """Episodes that a dry run would delete."""
         self._runtime = runtime
         self._now = now
         self._dry_run = dry_run
@@ -117,7 +117,8 @@ def _step(runtime: Runtime, aged: Aged, now: datetime) -> Step:
 
 def foretell(runtime: Runtime, now: datetime) -> RetentionReport:
     """Count what a run would do now, without changing anything."""
-    tally = RunCounts(runtime, now, dry_run=True)
+    foretold = _Foretold(runtime, now)
+    tally = foretold.tally
     holds: dict[str, list[Hold]] = {}
     for episode in pending.expired(runtime, now=now):
         tally.add(episode, "timed_out")
@@ -132,56 +133,89 @@ def foretell(runtime: Runtime, now: datetime) -> RetentionReport:
         if any(hold.stops(episode) for hold in holds[tenant]):
             tally.add(episode, "held")
         else:
-            _foretell(runtime, tally, aged, step, now)
+            foretold.add(aged, step)
     for stage in Stage:
         for aged, _ in due(runtime, stage, now=now, held=True):
             tally.add(aged.episode, "held")
         for aged, step in due(runtime, stage, now=now):
-            _foretell(runtime, tally, aged, step, now)
+            foretold.add(aged, step)
     return tally.report()
 
 
-def sort_facts(
-    runtime: Runtime, episode: Episode, now: datetime, gone: Collection[UUID] = ()
-) -> tuple[list[UUID], int]:
+class _Known(NamedTuple):
+    """A user's facts, and how many episodes a dry run found that are not deleted."""
+
+    stored: list[Fact]
+    holding: set[UUID]
+    """Facts that are current."""
+    episodes: int = 0
+
+
+def _known(runtime: Runtime, scope: Scope, now: datetime) -> _Known:
+    stored = [fact for fact in runtime.store.facts(scope) if not fact.is_deleted]
+    return _Known(stored, {fact.id for fact in current(stored, now=now)})
+
+
+def sort_facts(runtime: Runtime, episode: Episode, now: datetime) -> tuple[list[UUID], int]:
     """Return the facts that outlive an episode that retention deletes, and how many do not.
 
     A pinned fact stays. A current one stays while the user has another episode; with the last, the
-    facts that were kept of earlier ones go, too. A dry run names in `gone` the user's episodes that
-    it would have deleted before this one.
+    facts that were kept of earlier ones go, too.
     """
-    stored = [fact for fact in runtime.store.facts(episode.scope) if not fact.is_deleted]
-    holding = {fact.id for fact in current(stored, now=now)}
-    own = [fact for fact in stored if fact.episode_id == episode.id]
-    if _is_active(runtime, episode, gone):
-        keep = [fact.id for fact in own if fact.is_pinned or fact.id in holding]
+    of_user = EpisodeQuery(of=episode.scope, limit=2, count=False)
+    found, _ = runtime.store.list_episodes(of_user)
+    is_active = any(each.id != episode.id for each in found)
+    return _sorted(_known(runtime, episode.scope, now), episode, is_active=is_active)
+
+
+def _sorted(
+    user: _Known, episode: Episode, *, is_active: bool, gone: Collection[UUID] = ()
+) -> tuple[list[UUID], int]:
+    """Sort facts; a dry run names in `gone` what it would have deleted before this episode."""
+    own = [fact for fact in user.stored if fact.episode_id == episode.id]
+    if is_active:
+        keep = [fact.id for fact in own if fact.is_pinned or fact.id in user.holding]
         return keep, len(own) - len(keep)
     kept = [
         fact
-        for fact in stored
+        for fact in user.stored
         if (fact.episode_id is None and fact.origin is not FactOrigin.CALLER)
-        or (fact.episode_id in gone and fact.id in holding)
+        or (fact.episode_id in gone and fact.id in user.holding)
     ]
     return [], sum(not fact.is_pinned for fact in (*own, *kept))
 
 
-def _is_active(runtime: Runtime, episode: Episode, gone: Collection[UUID]) -> bool:
-    """Return whether the user has another episode with this agent that is not deleted."""
-    left_out = {episode.id, *gone}
-    of_user = EpisodeQuery(of=episode.scope, limit=len(left_out) + 1, count=False)
-    found, _ = runtime.store.list_episodes(of_user)
-    return any(each.id not in left_out for each in found)
+class _Foretold:
+    """What a dry run counts of each episode.
 
+    It reads a user's facts once, because reading them for each of many thousand episodes would take
+    minutes.
+    """
 
-def _foretell(runtime: Runtime, tally: RunCounts, aged: Aged, step: Step, now: datetime) -> None:
-    tally.add(aged.episode, COUNTED[step])
-    if step is Step.DELETE:
-        gone = tally.deleted[aged.episode.scope]
-        tally.add(aged.episode, "facts", sort_facts(runtime, aged.episode, now, gone)[1])
-        gone.append(aged.episode.id)
-    marked = Aged(episode=aged.episode, stage=Stage.DELETED, since=now)
-    if step is Step.DELETE and _step(runtime, marked, now) is Step.PURGE:
-        tally.add(aged.episode, "purged")
+    def __init__(self, runtime: Runtime, now: datetime) -> None:
+        self.tally = RunCounts(runtime, now, dry_run=True)
+        self._runtime = runtime
+        self._now = now
+        self._deleted: dict[Scope, set[UUID]] = defaultdict(set)
+        self._users = lru_cache(maxsize=_USERS)(self._user)
+
+    def _user(self, scope: Scope) -> _Known:
+        episodes = self._runtime.store.list_episodes(EpisodeQuery(of=scope, limit=1))[1]
+        return _known(self._runtime, scope, self._now)._replace(episodes=episodes)
+
+    def add(self, aged: Aged, step: Step) -> None:
+        episode, now = aged.episode, self._now
+        self.tally.add(episode, COUNTED[step])
+        if step is Step.DELETE:
+            user, gone = self._users(episode.scope), self._deleted[episode.scope]
+            is_active = user.episodes > len(gone) + 1
+            self.tally.add(
+                episode, "facts", _sorted(user, episode, is_active=is_active, gone=gone)[1]
+            )
+            gone.add(episode.id)
+        marked = Aged(episode=episode, stage=Stage.DELETED, since=now)
+        if step is Step.DELETE and _step(self._runtime, marked, now) is Step.PURGE:
+            self.tally.add(episode, "purged")
 
 
 log = logging.getLogger(__name__)
