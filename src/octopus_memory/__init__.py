@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
-from .domain.config_layers import ConfigSource
 from .domain.episode import (
     EndReason,
     Episode,
@@ -59,6 +58,7 @@ from .domain.errors import (
 from .domain.message import Message, Role, ToolCall
 from .domain.policy import (
     ArchiveMode,
+    ConfigSource,
     ContextConfig,
     EmbeddingConfig,
     EpisodicRecallConfig,

@@ -70,10 +70,8 @@ def _load(name: str) -> Loaded:  # noqa: PLR0912, PLR0915 - one case for each mo
             from .faces.cli import chat as module
         case "doctor":
             from .faces.cli import doctor as module
-        case "recall" | "context" | "recent" | "replay" | "stats":
+        case "recall" | "context" | "recent" | "replay" | "why" | "stats":
             from .faces.cli import read as module
-        case "why":
-            from .faces.cli import why as module
         case "facts":
             from .faces.cli import facts as module
         case "add" | "run-pending":

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from .domain.config_layers import changed
 from .domain.errors import InvalidSetting
-from .domain.policy import MemoryConfig
+from .domain.policy import MemoryConfig, changed
 from .setting_values import READERS, Secret, as_json, as_table, as_text, setting
 
 FILE = Path("octopus.toml")

@@ -379,9 +379,9 @@ def sqlite_path(url: str) -> Path | None:
 
 def remove_if_unused(path: Path) -> bool:
     """Remove an SQLite file that holds nothing and that no other connection has open."""
-    from .adapters.stores.sqlite import unused
+    from .adapters.stores.sqlite import url
 
-    return unused.remove_if_unused(path)
+    return url.remove_if_unused(path)
 
 
 def _server_options(settings: Settings) -> dict[str, Any]:

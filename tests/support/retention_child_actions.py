@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from octopus_memory import EpisodicMemory, RetentionReport
-from octopus_memory.adapters.stores.sqlite.identity import FileIdentity
+from octopus_memory.adapters.stores.sqlite.url import FileIdentity
 from octopus_memory.engine import retention
 from octopus_memory.testing import FixedClock
 from tests.support import sqlite_hooks

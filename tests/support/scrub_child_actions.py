@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.adapters.stores.sqlite.identity import FileIdentity
+from octopus_memory.adapters.stores.sqlite.url import FileIdentity
 from tests.support import sqlite_hooks
 from tests.support.retention_child_actions import open_memory
 

@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("jinja2", reason="the extra server is not installed")
 from octopus_memory.domain.block.passages import LeftOutReason
 from octopus_memory.domain.context import QuestionKind
+from octopus_memory.domain.facts import FactKind
 from octopus_memory.domain.ledger import Injected, InjectedKind
 from octopus_memory.domain.search import scoring
-from octopus_memory.domain.slots import FactKind
 from octopus_memory.faces.inspector import wording
 
 

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from octopus_memory.adapters.summarizers.extractive import ExtractiveSummarizer
 from octopus_memory.adapters.summarizers.standing import rules
 from octopus_memory.domain.episode import Turn
-from octopus_memory.domain.facts import FACT_LIMIT, MOST_FACTS_OF_EPISODE, FoundFact
+from octopus_memory.domain.facts import FACT_LIMIT, MOST_FACTS_OF_EPISODE, SLOTS, FoundFact
 from octopus_memory.domain.message import Message
 from octopus_memory.domain.search.languages import stopwords
-from octopus_memory.domain.slots import SLOTS
 
 
 def talk(*said: tuple[str, str], name: str | None = None) -> list[Turn]:

@@ -13,7 +13,6 @@ from uuid import UUID, uuid4
 
 from ..async_scope import AsyncMemoryScope
 from ..calls import ScopeCalls, calls
-from ..domain.config_layers import change_of
 from ..domain.context import MemoryContext
 from ..domain.episode import (
     Episode,
@@ -30,7 +29,7 @@ from ..domain.errors import EpisodeNotFound, InvalidInput
 from ..domain.facts import Fact
 from ..domain.forget import ForgetPreview
 from ..domain.ledger import EpisodeUses, Injection
-from ..domain.policy import ConfigPart, MemoryConfig
+from ..domain.policy import ConfigPart, MemoryConfig, change_of
 from ..domain.replay import EpisodeReplay, SessionReplay
 from ..domain.wire import Route, camel, optional, read, route_of
 from ..flow import Steps, awaited, both

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...domain import config_layers
+from ...domain import policy
 from ...domain.episode import check_name
 from ...domain.errors import InvalidSetting, SettingsChanged
 from ...domain.policy import ConfigPart, MemoryConfig
@@ -27,13 +27,13 @@ def configure(
 ) -> None:
     """Store the settings that `config` sets; the others keep their stored values."""
     _check_names(agent, tenant)
-    change = config_layers.change_of(config)
+    change = policy.change_of(config)
     for _ in range(_ATTEMPTS):
         stored = runtime.store.config(tenant, agent)
         here = stored.for_all if tenant is None else stored.own
-        new = config_layers.changed(here or {}, change)
+        new = policy.changed(here or {}, change)
         after = stored._replace(for_all=new) if tenant is None else stored._replace(own=new)
-        config_layers.resolved([*runtime.layers(after).values()])
+        policy.resolved([*runtime.layers(after).values()])
         if tenant is None:
             _check_tenants(runtime, agent, after)
         try:
@@ -54,7 +54,7 @@ def _check_tenants(runtime: Runtime, agent: str, after: AgentSettings) -> None:
         if tenant is None or theirs != agent:
             continue
         try:
-            config_layers.resolved([*runtime.layers(after._replace(own=own)).values()])
+            policy.resolved([*runtime.layers(after._replace(own=own)).values()])
         except InvalidSetting as error:
             problem = f"{error.problem} (beside the settings of tenant {tenant!r})"
             raise InvalidSetting(error.field, problem) from error
@@ -70,7 +70,7 @@ def reset(runtime: Runtime, agent: str, *, tenant: str | None, actor: str) -> No
 def config(runtime: Runtime, agent: str, *, tenant: str | None) -> MemoryConfig:
     """Read the effective settings from the store, because another process may have changed them."""
     _check_names(agent, tenant)
-    return config_layers.resolved([*runtime.layers(runtime.store.config(tenant, agent)).values()])
+    return policy.resolved([*runtime.layers(runtime.store.config(tenant, agent)).values()])
 
 
 def config_sources(
@@ -80,8 +80,8 @@ def config_sources(
     _check_names(agent, tenant)
     set_in = runtime.layers(runtime.store.config(tenant, agent))
     # Invalid stored settings may have unknown names, so resolve them first.
-    config_layers.resolved([*set_in.values()])
-    return config_layers.sources(set_in)
+    policy.resolved([*set_in.values()])
+    return policy.sources(set_in)
 
 
 def _check_names(agent: str, tenant: str | None) -> None:

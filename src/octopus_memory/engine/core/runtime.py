@@ -28,12 +28,19 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.config_layers import ConfigSource, Layer, resolved
 from ...domain.episode import Episode, Scope
 from ...domain.errors import OctopusError, SettingsChanged
 from ...domain.facts import SHARE_FACTS, TENANT_SETTINGS, FactSharing
 from ...domain.forget import is_forget_wish
-from ...domain.policy import MemoryConfig, PiiMode, SessionConfig, has_expired
+from ...domain.policy import (
+    ConfigSource,
+    Layer,
+    MemoryConfig,
+    PiiMode,
+    SessionConfig,
+    has_expired,
+    resolved,
+)
 from ...domain.search.row_format import TermHasher, term_key
 from ...domain.search.scoring import Calibration
 from ...domain.search.terms import Memo

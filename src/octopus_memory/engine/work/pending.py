@@ -13,7 +13,6 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.config_layers import Layer, resolved
 from ...domain.episode import Episode, Scope, Turn
 from ...domain.errors import (
     EmbedderFailed,
@@ -28,7 +27,7 @@ from ...domain.errors import (
 )
 from ...domain.facts import TENANT_SETTINGS
 from ...domain.message import Role
-from ...domain.policy import MemoryConfig, has_expired
+from ...domain.policy import Layer, MemoryConfig, has_expired, resolved
 from ...domain.search.terms import passage
 from ...ports.models import Summarizer
 from ...ports.recall_rows import Work, WorkKind

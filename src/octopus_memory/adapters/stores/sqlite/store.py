@@ -31,7 +31,7 @@ from . import errors
 from .connections import Connections, FileConnections, MemoryConnection
 from .driver import DriverConnection
 from .group_commit import BUSY_SECONDS, GroupCommit, fail_when_locked, wait_when_locked, when_free
-from .identity import FileIdentity
+from .url import FileIdentity
 
 if TYPE_CHECKING:
     from ....domain.erasure import Subject

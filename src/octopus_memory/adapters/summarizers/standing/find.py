@@ -12,6 +12,7 @@ from ....domain.episode import Turn
 from ....domain.facts import (
     FACT_LIMIT,
     MOST_FACTS_OF_EPISODE,
+    SLOTS,
     FactKind,
     FoundFact,
     check_slot,
@@ -20,7 +21,6 @@ from ....domain.facts import (
 from ....domain.message import Role
 from ....domain.search.languages import stopwords
 from ....domain.search.terms import words
-from ....domain.slots import SLOTS
 from ..sentences import closed, plain
 from .rules import DRUG, LANGUAGES, Language, Rule, gate, language
 
