@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import signal
 import sqlite3
 import threading
@@ -11,6 +12,7 @@ import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
+from pathlib import Path
 
 from octopus_memory import EpisodicMemory
 from tests.support import sqlite_hooks
@@ -26,6 +28,22 @@ def erase(url: str, begin: Callable[[], None]) -> None:
     with open_memory(url) as memory:
         begin()
         memory.tenant().erase_user(VICTIM, actor="test")
+
+
+def erase_with_keys(ready: str, url: str, begin: Callable[[], None]) -> None:
+    """As `erase`, with a copy of the key store `ready` beside the folder of the database."""
+    use_keys(ready, url)
+    erase(url, begin)
+
+
+def use_keys(ready: str, url: str) -> Path:
+    """Use a copy of a key store, which is made at the first call; returns its folder."""
+    folder = Path(url.removeprefix("sqlite:///")).parent
+    keys = folder.with_name(f"{folder.name}-keys")
+    if not keys.exists():
+        shutil.copytree(ready, keys)
+    os.environ |= {"OCTOPUS_KEYS": "local", "OCTOPUS_KEYS_PATH": str(keys / "keys.db")}
+    return keys
 
 
 def be_killed_rewriting(pipe: Connection, url: str, share: float, opcodes: int) -> None:
