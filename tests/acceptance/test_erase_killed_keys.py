@@ -15,7 +15,7 @@ pytest.importorskip("cryptography", reason="needs the extra keys")
 from octopus_memory import EpisodicMemory, KeyDestroyed
 from octopus_memory.ports.scope_keys import ScopeKeys
 from octopus_memory.settings import load
-from octopus_memory.wiring_keys import make_keys
+from octopus_memory.wiring_keys import find_keys
 from tests.support import byte_scan, child_actions, child_process, erase_child_actions
 from tests.support.erase_child_actions import VICTIM, open_memory
 from tests.support.sealed_memory import use_keys
@@ -62,7 +62,7 @@ def check_after_the_kill(path: Path, keys: Path) -> str:
         else:
             [erasure] = begun
             assert len(erasure.key_refs) == 2
-            key_store = make_keys(load(database_url=url))
+            key_store = find_keys(load(database_url=url))
             assert key_store is not None
             gone = key_store.destroyed(erasure.key_refs)
             rows = store._read("default", lambda conn: _count(conn))
@@ -161,7 +161,7 @@ def test_another_process_forgets_the_key_in_time(
 
 
 def _keys_in(folder: Path) -> ScopeKeys:
-    keys = make_keys(load(keys="local", keys_path=str(folder / "keys.db")))
+    keys = find_keys(load(keys="local", keys_path=str(folder / "keys.db")))
     assert keys is not None
     return keys
 

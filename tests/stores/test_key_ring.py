@@ -20,8 +20,10 @@ from octopus_memory.adapters.stores.sql.seals import MESSAGE, SUMMARY
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.errors import KeyUnavailable
 from octopus_memory.ports.scope_keys import Key
+from octopus_memory.settings import load
 from octopus_memory.testing import make_append, make_scope
 from octopus_memory.testing.store.base import ANA, BEN
+from octopus_memory.wiring_keys import init_keys
 from tests.support import sealed_memory
 from tests.support.keyed_stores import make_keys, make_ring
 from tests.support.sealed_memory import open_memory
@@ -257,6 +259,9 @@ def test_a_lost_or_wrong_key_is_an_error_of_its_scope_alone(
 def test_a_database_is_not_opened_with_another_key_store(folder: Path, memory: EpisodicMemory):
     memory.close()
     (folder / "keys").rename(folder / "away")
+    with pytest.raises(KeyUnavailable, match="there is no key store"):
+        open_memory(f"sqlite:///{folder}/data/memory.db")
+    init_keys(load(database_url=f"sqlite:///{folder}/data/memory.db"))
     with pytest.raises(KeyMissing, match="not the one that this database was sealed with"):
         open_memory(f"sqlite:///{folder}/data/memory.db")
     with closing(sqlite3.connect(folder / "data" / "memory.db")) as conn:

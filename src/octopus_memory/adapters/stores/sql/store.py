@@ -348,7 +348,7 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
                 with suppress(KeyUnavailable):
                     # The rows go all the same; `shred` destroys the keys later.
                     self._ring.destroy(begun.key_refs)
-                return self._write(begun.tenant, do.remove_rows, begun)
+                return self._write(reach, do.remove_rows, begun)
         return self._write(reach, do.erase, subject, erasure, entry)
 
     def shred(self, erasure: Erasure) -> tuple[Erasure, ErasedCopies | None]:
