@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from octopus_memory import EpisodicMemory, InvalidSetting
 from octopus_memory.adapters.stores.sql import schema
+from octopus_memory.wiring import move
 from tests.support import byte_scan, sealed_memory
 from tests.support.postgres_installation import Installation
 from tests.support.sealed_memory import OTHER, VICTIM, WORD, open_memory
@@ -150,3 +151,26 @@ def test_a_sealed_database_is_not_opened_without_its_keys(
     monkeypatch.setenv("OCTOPUS_KEYS", "off")
     with pytest.raises(InvalidSetting, match="keys: must be local or vault"):
         open_memory(url)
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_database_is_moved_before_and_after_it_is_sealed(
+    url: str, filled: list[Any], keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The rows are copied as they are; what is exported can be imported where nothing is sealed."""
+    there, further = (f"sqlite:///{tmp_path}/{name}/memory.db" for name in ("there", "further"))
+    move(url, there)
+    with open_memory(there) as memory:
+        assert read(memory) == filled
+        assert memory.encrypt().is_done
+    move(there, further)
+    with open_memory(further) as memory:
+        assert read(memory) == filled
+        assert memory.runtime.store.unsealed() == 0
+        assert plain_words(memory) == set()
+        lines = list(memory.tenant().export_user(OTHER))
+    assert WORD[OTHER] in repr(lines)
+    monkeypatch.setenv("OCTOPUS_KEYS", "off")
+    with open_memory(f"sqlite:///{tmp_path}/plain/memory.db") as memory:
+        assert memory.tenant().import_user(lines).turns > 10
+        assert memory.scope(agent="hr", user=OTHER).recall("harbour")

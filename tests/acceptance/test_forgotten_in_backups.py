@@ -129,6 +129,22 @@ def test_a_copy_of_an_sqlite_file(tmp_path: Path):
             check_restored(memory, others)
 
 
+def test_without_keys_the_same_search_finds_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """So the searches above would find what is there to be found."""
+    monkeypatch.setenv("OCTOPUS_KEYS", "off")
+    path = tmp_path / "data" / "memory.db"
+    with open_memory(f"sqlite:///{path}") as memory:
+        sealed_memory.fill(memory)
+        needles = sealed_memory.needles(memory, VICTIM)
+        shutil.copytree(path.parent, tmp_path / "files")
+        assert memory.tenant().erase_user(VICTIM).copies is None
+    found = byte_scan.search(tmp_path / "files", needles)
+    assert {hit.kind for hit in found} == {"word", "name", "packed"}
+    assert byte_scan.search(path.parent, needles) == []
+
+
 class _Restored(LocalServer):
     """A server on a base backup."""
 

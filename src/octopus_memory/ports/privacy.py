@@ -193,6 +193,10 @@ class Erasures(ABC):
         erasure is stored as unfinished and returned with its counts and scopes; `entry` is recorded
         with the counts. An unknown subject gives an erasure of no rows.
 
+        Where scopes have keys, a whole user or scope takes three steps, so that no copy can be read
+        before a row is gone: the erasure is recorded with its keys, they are destroyed, and a
+        transaction removes the rows. `shred` finishes one that was interrupted.
+
         :raises EpisodeNotFound: for an episode that is not in its scope
         :raises LegalHold: when a hold applies to the user or one of the episodes; nothing is erased
         """

@@ -71,11 +71,15 @@ class MovePosition(NamedTuple):
 
 
 def _packed(value: Any) -> Any:
-    return {"uuid": value.hex} if isinstance(value, UUID) else value
+    if isinstance(value, UUID):
+        return {"uuid": value.hex}
+    return {"bytes": value.hex()} if isinstance(value, bytes) else value
 
 
 def _unpacked(value: Any) -> Any:
-    return UUID(value["uuid"]) if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    return UUID(value["uuid"]) if "uuid" in value else bytes.fromhex(value["bytes"])
 
 
 def table_at(position: MovePosition) -> sa.Table:
