@@ -367,16 +367,6 @@ def sqlserver_driver_check(settings: Settings) -> str | None:
     return "with TLS on arm64 the driver can end this process, and sqlserver_serialize is never"
 
 
-def sqlite_path(url: str) -> Path | None:
-    """Return the file of an SQLite URL; None for another database and for one in memory."""
-    from .adapters.stores.sqlite.url import read_url
-
-    if url.partition(":")[0] != "sqlite":
-        return None
-    path = read_url(url).path
-    return None if path == ":memory:" else Path(path)
-
-
 def remove_if_unused(path: Path) -> bool:
     """Remove an SQLite file that holds nothing and that no other connection has open."""
     from .adapters.stores.sqlite import url

@@ -123,12 +123,18 @@ def master_path(settings: Settings) -> Path:
 
 def data_folder(settings: Settings) -> Path | None:
     """Return the folder of an SQLite file, which is backed up with all that is in it."""
+    path = sqlite_path(settings.url)
+    return None if path is None else path.absolute().parent
+
+
+def sqlite_path(url: str) -> Path | None:
+    """Return the file of an SQLite URL; None for another database and for one in memory."""
     from .adapters.stores.sqlite.url import read_url
 
-    if settings.url.partition(":")[0] != "sqlite":
+    if url.partition(":")[0] != "sqlite":
         return None
-    path = read_url(settings.url).path
-    return None if path == ":memory:" else Path(path).absolute().parent
+    path = read_url(url).path
+    return None if path == ":memory:" else Path(path)
 
 
 def _masters(settings: Settings) -> Masters:

@@ -24,7 +24,7 @@ _OTHERS_NAMED = 5
 
 def sqlite_file(url: str) -> Path | None:
     """Return the file of an SQLite URL; None for other databases and for one in memory."""
-    from ...wiring import sqlite_path
+    from ...wiring_keys import sqlite_path
 
     file = sqlite_path(url)
     if file is None:
