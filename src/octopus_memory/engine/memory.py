@@ -239,6 +239,13 @@ class Memory:
         """
         self.runtime.store.state()
 
+    def ping_keys(self) -> bool:
+        """Make one round trip to the key store; False where scope keys are off.
+
+        :raises KeyUnavailable: when the key store does not answer
+        """
+        return self.runtime.store.ask_keys()
+
     @property
     def api_keys(self) -> ApiKeys:
         """The service's API keys, of every tenant."""

@@ -120,6 +120,13 @@ class Registry(ABC):
         """How many scopes were written without a key and are not wholly sealed yet."""
         return 0
 
+    def ask_keys(self) -> bool:
+        """Ask the key store for a key; False where there is no key store.
+
+        :raises KeyUnavailable: when it does not answer
+        """
+        return False
+
     def key_gaps(self) -> KeyGaps:
         """Compare the database with its key store; nothing is missing where there is none.
 

@@ -94,6 +94,7 @@ class _Work(Collector):
             "octopus_work_oldest_seconds", "Age of the oldest pending task.", labels=["kind"]
         )
         up = GaugeMetricFamily("octopus_database_up", "Whether the database answers.")
+        keys = GaugeMetricFamily("octopus_key_store_up", "Whether the key store answers.")
         lost = GaugeMetricFamily(
             "octopus_messages_lost", "Messages that integrations could not store and gave up."
         )
@@ -123,4 +124,10 @@ class _Work(Collector):
             up.add_metric([], 1)
         except OctopusError:
             up.add_metric([], 0)
-        return [done, failed, waiting, oldest, lost, up, nodes]
+        try:
+            # Without scope keys there is no such number.
+            if self._memory.ping_keys():
+                keys.add_metric([], 1)
+        except OctopusError:
+            keys.add_metric([], 0)
+        return [done, failed, waiting, oldest, lost, up, keys, nodes]

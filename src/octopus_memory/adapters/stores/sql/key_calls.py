@@ -57,6 +57,13 @@ class KeyCalls(Transactions):
     def unsealed(self) -> int:
         return self._read(Every.TENANT, statements.encrypt.left) if self.has_keys else 0
 
+    def ask_keys(self) -> bool:
+        if self._ring is None:
+            return False
+        # The ring may still hold keys of a key store that is down.
+        self._ring.keys.name_key()
+        return True
+
     def key_gaps(self) -> KeyGaps:
         from ....ports.admin import KeyGaps
 

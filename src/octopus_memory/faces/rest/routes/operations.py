@@ -37,7 +37,7 @@ async def healthz() -> Alive:
     responses={503: {"model": Ready, "description": "The service is not ready."}},
 )
 def readyz(request: Request) -> JSONResponse:
-    """Check the database and the pending work."""
+    """Check the database, the key store and the pending work."""
     checks: dict[str, str] = {}
     ready = True
     try:
@@ -54,6 +54,12 @@ def readyz(request: Request) -> JSONResponse:
         oldest = backlog[WorkKind.EMBED].oldest
         lag = (now - oldest).total_seconds() if oldest else 0.0
         checks["worker"] = f"{backlog[WorkKind.EMBED].waiting} waiting, oldest {lag:.0f} s"
+        try:
+            if memory.ping_keys():
+                checks["keys"] = "ok"
+        except OctopusError as error:
+            ready = False
+            checks["keys"] = type(error).__name__
     return JSONResponse({"ready": ready, "checks": checks}, 200 if ready else 503)
 
 
