@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -30,7 +29,6 @@ from .wiring_keys import check_index, check_store, make_ring
 if TYPE_CHECKING:
     from .adapters.stores.postgres.distribute import Distribution
     from .adapters.stores.sql.move import MoveReport
-    from .ports.admin import KeyGaps, StoreState, StoreStats
     from .remote import RemoteMemory
     from .settings import Settings
 
@@ -311,47 +309,6 @@ def open_store(settings: Settings, clock: Clock | None = None) -> EpisodeStore:
     check_store(settings, scheme)
     store: EpisodeStore = _installed("stores", scheme, "database_url", known)(settings)
     return store
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseReport:
-    """What a database says of itself, before a memory is opened on it."""
-
-    stats: StoreStats
-    state: StoreState
-    read_only: bool
-    row_security_gap: str | None
-    """Why row-level security does not apply to the role; None if it does, or there is none."""
-    nodes: Mapping[str, bool]
-    """The nodes of a distributed database, and whether each answers."""
-    key_gaps: KeyGaps
-
-
-def report_database(settings: Settings) -> DatabaseReport:
-    """Open a database, write to it without changing anything, and return what it says.
-
-    :raises StoreError: when it cannot be opened or written
-    :raises StoreUnavailable: for a distributed database with a node that does not answer
-    """
-    with closing(open_store(settings)) as store:
-        nodes = store.nodes()
-        if silent := [name for name, answers in nodes.items() if not answers]:
-            raise StoreUnavailable(
-                f"of its {len(nodes)} nodes these do not answer: {', '.join(silent)}; calls about "
-                "users there fail, all others are served"
-            )
-        if not store.read_only:
-            # No key is that old.
-            store.prune_idempotency_keys(before=datetime(1970, 1, 1, tzinfo=UTC))
-        ask = getattr(store, "why_not_held_by_security", None)
-        return DatabaseReport(
-            stats=store.stats(),
-            state=store.state(),
-            read_only=store.read_only,
-            row_security_gap=None if ask is None else ask(),
-            nodes=nodes,
-            key_gaps=store.key_gaps(),
-        )
 
 
 def sqlserver_driver_check(settings: Settings) -> str | None:

@@ -13,7 +13,7 @@ import pytest
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
-from octopus_memory.faces.cli import doctor
+from octopus_memory.faces.cli import doctor_database
 from octopus_memory.settings import Settings
 from octopus_memory.testing.openai_server import FakeOpenAIServer
 from tests.support.command_line import run, run_json, use_folder
@@ -193,11 +193,11 @@ def test_the_driver_of_sql_server_is_warned_of(mode, words, monkeypatch):
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     url = "sqlserver://sa:secret@127.0.0.1:1433/memory"
     made = Settings(database_url=url, sqlserver_serialize=mode)
-    [warning] = doctor._sqlserver_driver(made)
+    [warning] = doctor_database._sqlserver_driver(made)
     assert words in warning.detail
     plain = Settings(database_url=f"{url}?Encrypt=no", sqlserver_serialize=mode)
-    assert list(doctor._sqlserver_driver(plain)) == []
-    assert list(doctor._sqlserver_driver(Settings())) == []
+    assert list(doctor_database._sqlserver_driver(plain)) == []
+    assert list(doctor_database._sqlserver_driver(Settings())) == []
 
 
 @pytest.fixture

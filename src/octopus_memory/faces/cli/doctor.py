@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import platform
 import re
-import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -26,38 +20,21 @@ from ...domain.ids import new_id
 from ...domain.message import Message
 from ...domain.retention import policy_in_words
 from ..given import as_url, shown_url
-from .database import AsJson, Db, released, sqlite_file
+from .database import AsJson, Db, released
+from .doctor_database import (
+    ABOUT_KEYS,
+    DISTRIBUTION,
+    Check,
+    DatabaseReport,
+    Found,
+    Status,
+    around_database,
+    check_database,
+)
 from .terminal import Screen, counted, print_json
 
 if TYPE_CHECKING:
-    from ...ports.admin import KeyGaps
     from ...settings import Settings
-    from ...wiring import DatabaseReport
-
-
-class Status(StrEnum):
-    OK = "ok"
-    NOTE = "note"
-    """Works, and is worth knowing."""
-    WARNING = "warning"
-    """A chosen part does not work. Octopus works without it."""
-    FAILED = "failed"
-    """Octopus does not work until this is fixed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    name: str
-    status: Status
-    detail: str
-    remedy: str | None = None
-
-
-@dataclass(slots=True)
-class _Found:
-    """What the database says of itself; nothing for a file that does not exist yet."""
-
-    report: DatabaseReport | None = None
 
 
 _MARKS = {
@@ -68,16 +45,12 @@ _MARKS = {
 }
 _NAME_WIDTH = 14
 _MARK_WIDTH = 6
-_DISTRIBUTION = "octopus-memory"
 _FOR_DEVELOPERS = "dev"
 _SAMPLE = "The user prefers to be addressed formally."
-_LEAST_FREE = 64 * 2**20
 _SUMMARY_SECONDS = 15.0
 _REQUIREMENT = re.compile(r"([\w.-]+).*;\s*extra\s*==\s*['\"]([\w.-]+)['\"]")
-_ABOUT_KEYS = "docs/howto/scope-keys.md, When a key is missing"
 _REMEDIES = {
     "database": "repair the database, or name another with --db or OCTOPUS_DATABASE_URL",
-    "scope keys": "correct the settings keys_… or vault_…: docs/howto/scope-keys.md",
     "embedder": "check OCTOPUS_EMBEDDER, or reinstall octopus-memory",
     "summarizer": "check OCTOPUS_SUMMARIZER; extractive needs no model",
     "tokenizer": "check OCTOPUS_TOKENIZER; approximate always works",
@@ -139,18 +112,10 @@ def run_checks(db_url: str | None) -> Iterator[Check]:
         )
         return
     yield _settings(settings)
-    found = _Found()
-    database = _guarded("database", lambda given: _database(given, found), settings)
+    found = Found()
+    database = _guarded("database", lambda given: check_database(given, found), settings)
     yield database
-    yield from _disk(settings)
-    yield from _scope_keys(settings)
-    if found.report is not None:
-        yield from _key_gaps(found.report.key_gaps)
-    if database.status is not Status.FAILED:
-        if found.report is not None:
-            yield from _row_security(found.report)
-            yield from _nodes(found.report)
-        yield from _sqlserver_driver(settings)
+    yield from around_database(settings, found, opens=database.status is not Status.FAILED)
     yield _guarded("embedder", _embedder, settings)
     yield _guarded("summarizer", _summarizer, settings)
     yield _guarded("tokenizer", _tokenizer, settings)
@@ -166,11 +131,11 @@ def _guarded(name: str, check: Callable[[Settings], Check], settings: Settings) 
     try:
         return check(settings)
     except MissingExtra as error:
-        remedy = f"pip install '{_DISTRIBUTION}[{error.extra}]'"
+        remedy = f"pip install '{DISTRIBUTION}[{error.extra}]'"
         return Check(name=name, status=Status.FAILED, detail=str(error), remedy=remedy)
     except ScopeKeyError as error:
         # It says its own remedy.
-        return Check(name=name, status=Status.FAILED, detail=str(error), remedy=_ABOUT_KEYS)
+        return Check(name=name, status=Status.FAILED, detail=str(error), remedy=ABOUT_KEYS)
     except OctopusError as error:
         return Check(name=name, status=Status.FAILED, detail=str(error), remedy=_REMEDIES[name])
     except Exception as error:  # noqa: BLE001 - one failed check must not stop the others
@@ -195,152 +160,6 @@ def _settings(settings: Settings) -> Check:
     # Names only, because a value may be a secret.
     chosen = ", ".join(settings.chosen()) or "none, all defaults"
     return Check(name="settings", status=Status.OK, detail=f"{file}; set: {chosen}")
-
-
-def _database(settings: Settings, found: _Found) -> Check:
-    file = sqlite_file(settings.url)
-    if file is not None and not file.exists():
-        return _new_database(file)
-    from ...wiring import report_database
-
-    report = found.report = report_database(settings)
-    where = f"{shown_url(settings.url)}: schema {report.stats.schema}, " + counted(
-        report.stats.episodes, "episode"
-    )
-    if not report.read_only:
-        return Check(name="database", status=Status.OK, detail=f"{where}; writable")
-    return Check(
-        name="database",
-        status=Status.NOTE,
-        detail=f"{where}; opened read-only",
-        remedy="remove ?mode=ro from the URL to write",
-    )
-
-
-def _scope_keys(settings: Settings) -> Iterator[Check]:
-    """Try the key store, if what is stored is sealed, and warn of what is unsafe about it."""
-    from ...wiring_keys import find_keys, keys_path
-
-    name = "scope keys"
-    try:
-        keys = find_keys(settings)
-        if keys is None:
-            detail = "off: a copy of the database can be read without a key"
-            yield Check(name=name, status=Status.OK, detail=detail)
-            return
-        with closing(keys):
-            state = keys.check()
-    except MissingExtra as error:
-        remedy = f"pip install '{_DISTRIBUTION}[{error.extra}]'"
-        yield Check(name=name, status=Status.FAILED, detail=str(error), remedy=remedy)
-        return
-    except OctopusError as error:
-        yield Check(name=name, status=Status.FAILED, detail=str(error), remedy=_REMEDIES[name])
-        return
-    file = sqlite_file(settings.url)
-    is_new = file is not None and not file.exists()
-    if is_new and settings.keys == "local" and not keys_path(settings).exists():
-        detail = f"{state.place} will be made by the first write"
-        yield Check(name=name, status=Status.OK, detail=detail)
-        return
-    if state.is_usable:
-        used = "keys" if state.keys is None else counted(state.keys, "key")
-        yield Check(
-            name=name, status=Status.OK, detail=f"{state.place}: {used}, under {state.master}"
-        )
-    # Each says its own remedy.
-    status = Status.WARNING if state.is_usable else Status.FAILED
-    for problem in state.problems:
-        yield Check(name=name, status=status, detail=problem)
-
-
-def _key_gaps(gaps: KeyGaps) -> Iterator[Check]:
-    """Warn where the database and its key store do not fit together."""
-    name = "scope keys"
-    if gaps.unsealed:
-        detail = f"what is stored of {counted(gaps.unsealed, 'user')} is not sealed yet"
-        yield Check(name=name, status=Status.WARNING, detail=detail, remedy="octopus encrypt")
-    if gaps.lost:
-        yield Check(
-            name=name,
-            status=Status.WARNING,
-            detail=f"the keys of {counted(gaps.lost, 'user')} are missing in the key store, so "
-            "nothing of them can be read; everybody else is whole",
-            remedy="restore a newer backup of the key store, or erase them",
-        )
-    if gaps.returned:
-        yield Check(
-            name=name,
-            status=Status.WARNING,
-            detail=f"{counted(len(gaps.returned), 'key')} of erased users came back with a backup "
-            "of the key store: old copies of the database can be read again",
-            remedy="octopus scope-keys destroy-erased",
-        )
-
-
-def _sqlserver_driver(settings: Settings) -> Iterator[Check]:
-    """Warn of a driver that is not safe with several threads on this machine."""
-    if settings.url.partition(":")[0] != "sqlserver":
-        return
-    from ...wiring import sqlserver_driver_check
-
-    why = sqlserver_driver_check(settings)
-    if why is not None:
-        yield Check(
-            name="driver",
-            status=Status.WARNING,
-            detail=why,
-            remedy="docs/howto/sql-server.md, Threads and TLS",
-        )
-
-
-def _row_security(report: DatabaseReport) -> Iterator[Check]:
-    """Warn if the database role bypasses row-level security."""
-    if report.row_security_gap is not None:
-        yield Check(
-            name="row security",
-            status=Status.WARNING,
-            detail=f"{report.row_security_gap}: row-level security does not apply to it, so only "
-            "the conditions of Octopus's statements separate tenants",
-            remedy="connect as a role that is neither: docs/howto/postgresql.md, Two roles",
-        )
-
-
-def _nodes(report: DatabaseReport) -> Iterator[Check]:
-    """Name the nodes of a distributed database; one that is silent fails the database's check."""
-    if report.nodes:
-        yield Check(name="nodes", status=Status.OK, detail=f"{', '.join(report.nodes)} answer")
-
-
-def _disk(settings: Settings) -> Iterator[Check]:
-    file = sqlite_file(settings.url)
-    if file is None:
-        return
-    free = shutil.disk_usage(_folder(file)).free
-    if free < _LEAST_FREE:
-        yield Check(
-            name="disk",
-            status=Status.WARNING,
-            detail=f"only {free // 2**20} MiB are free on the disk of {file}",
-            remedy="free some space, or move the database to another disk",
-        )
-
-
-def _folder(file: Path) -> Path:
-    return next(place for place in file.absolute().parents if place.exists())
-
-
-def _new_database(file: Path) -> Check:
-    folder = _folder(file)
-    if os.access(folder, os.W_OK):
-        detail = f"{file} will be created by the first write"
-        return Check(name="database", status=Status.OK, detail=detail)
-    return Check(
-        name="database",
-        status=Status.FAILED,
-        detail=f"{file} does not exist, and {folder} is not writable",
-        remedy="name another path with --db or OCTOPUS_DATABASE_URL",
-    )
 
 
 def _embedder(settings: Settings) -> Check:
@@ -477,7 +296,7 @@ def _to_embed_again(
 def _extras(_: Settings) -> Check:
     """List the extras of the distribution, installed and not."""
     try:
-        required = metadata.requires(_DISTRIBUTION) or []
+        required = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
         detail = "unknown: Octopus runs from source and is not installed"
         return Check(name="extras", status=Status.NOTE, detail=detail)
@@ -492,7 +311,7 @@ def _extras(_: Settings) -> Check:
         name="extras",
         status=Status.OK,
         detail=f"installed: {', '.join(have) or 'none'}; not: {', '.join(lack) or 'none'}",
-        remedy=f"pip install '{_DISTRIBUTION}[{lack[0]}]' installs one" if lack else None,
+        remedy=f"pip install '{DISTRIBUTION}[{lack[0]}]' installs one" if lack else None,
     )
 
 
