@@ -225,8 +225,11 @@ class _Copied:
 class Placing:
     """Opens the connections of a distributed database."""
 
-    def __init__(self, dialect: sa.Dialect, synchronous_commit: str) -> None:
-        """`synchronous_commit` is the server's setting."""
+    def __init__(self, dialect: sa.Dialect, synchronous_commit: str, *, has_nodes: bool) -> None:
+        """`synchronous_commit` is the server's setting; without nodes it is one server's tables
+        that have buckets.
+        """
+        self.has_nodes = has_nodes
         self._dialect = dialect
         self._durable = synchronous_commit.replace("off", "on")
         self.in_one = PlacedStatements(dialect, _InOneBucket)

@@ -194,9 +194,8 @@ class PostgresStore(SqlStore):
             migrate.ensure_current(self._schema, self._schema, read_only=False)
             self._placing = self._recognize(conn)
             with self._schema.begin() as owner:
-                is_placed = self._placing is not None
-                security.protect(owner, on_nodes=is_placed)
-                if is_placed:
+                security.protect(owner, on_nodes=self._has_nodes)
+                if self._has_nodes:
                     distribute.place_new(owner)
 
     def _recognize(self, conn: sa.Connection) -> Placing | None:
@@ -214,11 +213,15 @@ class PostgresStore(SqlStore):
                 f"{self._where}: its nodes would not know whose rows a call may touch. Run ALTER "
                 f"DATABASE {self._url.database} SET citus.propagate_set_commands TO 'local'"
             )
-        return Placing(self._alone.dialect, found.synchronous_commit)
+        return Placing(self._alone.dialect, found.synchronous_commit, has_nodes=found.has_nodes)
 
     def close(self) -> None:
         super().close()
         self._alone.dispose()
+
+    @property
+    def _has_nodes(self) -> bool:
+        return self._placing is not None and self._placing.has_nodes
 
     def _parts(
         self, items: Sequence[T], person: Callable[[T], Person | None]
@@ -272,10 +275,10 @@ class PostgresStore(SqlStore):
     def size_bytes(self) -> int | None:
         with self._translated(), self._alone.connect() as conn:
             own = int(conn.exec_driver_sql(_SIZE).scalar_one())
-            return own if self._placing is None else own + nodes.size(conn)
+            return own + nodes.size(conn) if self._has_nodes else own
 
     def nodes(self) -> dict[str, bool]:
-        if self._placing is None:
+        if not self._has_nodes:
             return {}
         with self._translated(), self._alone.connect() as conn:
             return nodes.answering(conn)
@@ -283,7 +286,7 @@ class PostgresStore(SqlStore):
     def change_schema(self, do: Callable[..., T], *args: Any) -> T:
         def change(conn: sa.Connection) -> T:
             done = do(conn, *args)
-            if self._placing is not None:
+            if self._has_nodes:
                 distribute.place_new(conn)
             return done
 
@@ -308,9 +311,7 @@ class PostgresStore(SqlStore):
             # One rewrite at a time, because two would keep rows for each other and block every
             # session.
             with self.lead("rewrite", worker_id="") as lead:
-                return lead is not None and compaction.rewrite(
-                    conn, on_nodes=self._placing is not None
-                )
+                return lead is not None and compaction.rewrite(conn, on_nodes=self._has_nodes)
 
 
 def distribute_database(
@@ -361,7 +362,8 @@ _PLACED = """
     SELECT EXISTS (
         SELECT FROM pg_attribute
         WHERE attrelid = to_regclass('octopus_scopes') AND attname = 'bucket' AND NOT attisdropped
-    ) AS is_placed, current_setting('synchronous_commit') AS synchronous_commit,
+    ) AS is_placed, to_regclass('pg_dist_partition') IS NOT NULL AS has_nodes,
+        current_setting('synchronous_commit') AS synchronous_commit,
         coalesce(current_setting('citus.propagate_set_commands', true), 'local') AS propagated
 """
 
