@@ -273,9 +273,15 @@ def distribute(
     :raises InvalidInput: for a number of shards that is not from 1 to 1024
     :raises StoreError: where something that it needs is missing, or a step fails
     """
-    from .adapters.stores.postgres.store import distribute_database
+    from .adapters.stores.postgres.store import PostgresStore, distribute_database
+    from .settings import load
 
-    return distribute_database(url, shards, tell)
+    def opened() -> PostgresStore:
+        store = open_store(load(database_url=url))
+        assert isinstance(store, PostgresStore)
+        return store
+
+    return distribute_database(url, opened, shards, tell)
 
 
 def _only_to_read(url: str) -> str:

@@ -30,7 +30,6 @@ from octopus_memory.ports.index import Probe
 from octopus_memory.testing import FixedClock, make_append, make_scope
 from octopus_memory.testing.index.base import MODEL, put, unit
 from octopus_memory.testing.store.base import ANA, claim_all, release
-from tests.support.citus_server import not_on_citus
 from tests.support.older_database import make_older
 from tests.support.pgvector_database import empty, with_vectors
 from tests.support.postgres_installation import Database, Installation
@@ -201,7 +200,6 @@ def test_rows_of_a_database_that_was_there_before(
         assert rows(postgres, database) == [(3,)]
 
 
-@not_on_citus
 def test_terms_of_an_older_database_are_found_by_again(
     postgres: Installation, database: Database, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import sqlalchemy as sa
 
 from octopus_memory.adapters.stores.sql import migrate, schema, views
 from octopus_memory.domain.search.row_format import dimension_of
+from tests.support.citus_server import IS_GIVEN
 
 _GONE = b"\x9c"
 """The byte of a term's number that newer schemas drop."""
@@ -14,6 +16,8 @@ _AS_BEFORE = "ARRAY(SELECT term | (156 << 24) FROM unnest(terms) AS term)"
 
 def make_older(conn: sa.Connection, *, with_pgvector: bool = False) -> None:
     """Rewrite the recall rows in the old format."""
+    if IS_GIVEN and conn.dialect.name == "postgresql":
+        pytest.skip("no database of that release was distributed")
     recall = schema.recall
     for row in conn.execute(sa.select(recall)).all():
         vector = row.vector and row.vector[: dimension_of(row.vector)]

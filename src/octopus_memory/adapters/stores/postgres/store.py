@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -25,7 +25,7 @@ from ..sql import migrate, statements
 from ..sql.binding import of_scope, of_user
 from ..sql.lazy import Connection, needs_snapshot
 from ..sql.store import JobLead, SqlStore, reach_of
-from ..sql.transactions import Every, Person, Reach
+from ..sql.transactions import Every, KeptPerson, Person, Reach
 from . import compaction, distribute, errors, nodes, security
 from .buckets import Placing
 from .driver import DURABLE, SNAPSHOT, WRITING, Driver, DriverConnection
@@ -175,6 +175,9 @@ class PostgresStore(SqlStore):
         reached = security.setting(reach, self._engine.dialect)
         settings = self._patience, reached
         if self._placing is not None:
+            if self._ring is not None and type(reach) is Person:
+                # The bucket is made of the name that the rows have.
+                reach = KeptPerson(reach.tenant, self._ring.user_hash(*reach))
             return self._placing.connection(self._driver, reach, begin, settings)
         return self._driver.connection(
             DriverConnection, self._driver.statements, begin=begin, settings=settings
@@ -214,6 +217,22 @@ class PostgresStore(SqlStore):
                 f"DATABASE {self._url.database} SET citus.propagate_set_commands TO 'local'"
             )
         return Placing(self._alone.dialect, found.synchronous_commit, has_nodes=found.has_nodes)
+
+    def _check_keys(self, kept: Mapping[str, bytes]) -> None:
+        meta = statements.meta
+        if (
+            self._placing is not None
+            and self._ring is not None
+            and meta.SEALED not in kept
+            and (meta.KEYS in kept or self._read(Every.TENANT, meta.knows_users))
+        ):
+            raise InvalidSetting(
+                "keys",
+                "must be off, because a distributed database has users without keys: bring it back "
+                "to one PostgreSQL with octopus migrate, seal it there with octopus encrypt, and "
+                "distribute it again",
+            )
+        super()._check_keys(kept)
 
     def close(self) -> None:
         super().close()
@@ -315,7 +334,10 @@ class PostgresStore(SqlStore):
 
 
 def distribute_database(
-    url: str, shards: int, tell: Callable[[str], None] | None = None
+    url: str,
+    open_store: Callable[[], PostgresStore],
+    shards: int,
+    tell: Callable[[str], None] | None = None,
 ) -> distribute.Distribution:
     """Distribute a database over the nodes of Citus, and read from it to see that it works."""
     parsed = _parsed(url)
@@ -325,11 +347,15 @@ def distribute_database(
             is_begun = distribute.is_begun(conn)
         if not is_begun:
             # Makes the tables, or brings them to this release.
-            PostgresStore(url).close()
+            with closing(open_store()) as store:
+                if store.unsealed():
+                    raise StoreUnavailable(
+                        "some users have no key yet: run octopus encrypt until it is done"
+                    )
         done = distribute.Distributor(engine, shards, tell).run()
     except sa.exc.DBAPIError as error:
         raise errors.translate(error, f"PostgreSQL database {parsed.database!r}") from error
-    with closing(PostgresStore(url)) as store:
+    with closing(open_store()) as store:
         store.check_distributed()
     return done
 

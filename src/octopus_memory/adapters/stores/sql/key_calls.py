@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ....domain.errors import InvalidSetting, KeyUnavailable
 from . import statements
 from .binding import of_user
-from .transactions import Every, Transactions
+from .transactions import Every, KeptPerson, Transactions
 
 if TYPE_CHECKING:
     from ....domain.audit import AuditDraft
@@ -47,7 +47,11 @@ class KeyCalls(Transactions):
             copies = ErasedCopies(unreadable_since=at, keys_kept_until=until)
         if erasure.keeps_rows:
             do = statements.erasure.remove_rows
-            erasure = self._write(erasure.tenant, do, erasure)
+            tenant = erasure.tenant
+            # The subject is not known any more, and its rows are those of one user.
+            user = self._read(tenant, statements.scopes.kept_user, erasure.scope_ids)
+            reach = tenant if user is None else KeptPerson(tenant, user)
+            erasure = self._write(reach, do, erasure)
         return erasure, copies
 
     @property

@@ -50,6 +50,10 @@ class Person(NamedTuple):
     user: str
 
 
+class KeptPerson(Person):
+    """One whose name is as the rows have it: hashed, where scopes have keys."""
+
+
 Reach: TypeAlias = str | Every | Person
 """The tenant whose rows a transaction may touch, or every tenant. None is refused."""
 

@@ -98,11 +98,18 @@ def keys(conn: Connection) -> dict[str, bytes]:
 def begin_sealing(conn: Connection, fingerprint: bytes) -> bool:
     """Record the key store by its fingerprint; True if the database has no user yet."""
     put(conn, KEYS, fingerprint)
-    for table in (schema.scopes, schema.holds, schema.keys):
-        if conn.execute(sa.select(sa.literal(1)).select_from(table).limit(1)).first():
-            return False
+    if knows_users(conn):
+        return False
     put(conn, SEALED, b"1")
     return True
+
+
+def knows_users(conn: Connection) -> bool:
+    """True if any row names a user."""
+    return any(
+        conn.execute(sa.select(sa.literal(1)).select_from(table).limit(1)).first()
+        for table in (schema.scopes, schema.holds, schema.keys)
+    )
 
 
 def count_removal(conn: Connection) -> int:

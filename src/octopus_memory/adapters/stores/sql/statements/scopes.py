@@ -69,6 +69,12 @@ def rows_of_ids(conn: Connection, ids: Sequence[int]) -> list[Any]:
     return found
 
 
+def kept_user(conn: Connection, ids: Sequence[int]) -> str | None:
+    """The user of scopes of one user, as the rows have the name; None where they are gone."""
+    found = rows_of_ids(conn, ids)
+    return str(found[0].user) if found else None
+
+
 def lock(conn: Connection, ids: Collection[int]) -> None:
     """Lock scopes by their numbers, in one order for all writers."""
     for some in common.chunks(sorted(ids)):
