@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from octopus_memory.adapters.summarizers.extractive import ExtractiveSummarizer
 from octopus_memory.adapters.summarizers.standing import rules
 from octopus_memory.domain.episode import Turn
-from octopus_memory.domain.facts import FACT_LIMIT, MOST_FACTS_OF_EPISODE, SLOTS, FoundFact
+from octopus_memory.domain.facts import FACT_LIMIT, MOST_FACTS_OF_EPISODE, FoundFact, slots
 from octopus_memory.domain.message import Message
 from octopus_memory.domain.search.languages import stopwords
 
@@ -65,7 +65,7 @@ def test_no_rule_finds_a_fact_in_what_is_none(said: str):
 def test_every_rule_has_an_example_and_a_slot_of_the_table():
     for known, rule in RULES:
         assert rule.says, (known.name, rule.pattern.pattern)
-        assert {*rule.slots, *rule.also_ends} <= set(SLOTS)
+        assert {*rule.slots, *rule.also_ends} <= set(slots())
         if not rule.ends:
             assert rule.text or rule.slots[0] in known.texts
 

@@ -14,11 +14,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import cache
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
+from ..words import sections
 from .episode import check_name, check_text, check_time
 from .errors import InvalidInput, InvalidSetting
 from .message import Json
@@ -53,41 +55,13 @@ class Slot(NamedTuple):
     `{topic}` for what an instruction or a plan is about."""
 
 
-SLOTS: Mapping[str, Slot] = MappingProxyType(
-    {
-        "name": Slot(FactKind.NAME, ""),
-        "address": Slot(FactKind.NAME, "address"),
-        "pronouns": Slot(FactKind.NAME, "pronouns"),
-        "answers": Slot(FactKind.LANGUAGE, "answers"),
-        "native": Slot(FactKind.LANGUAGE, "native"),
-        "spoken": Slot(FactKind.LANGUAGE, "spoken"),
-        "instruction": Slot(FactKind.INSTRUCTION, "{topic}"),
-        "allergy": Slot(FactKind.CONSTRAINT, "allergy {value}"),
-        "diet": Slot(FactKind.CONSTRAINT, "diet"),
-        "eats": Slot(FactKind.CONSTRAINT, "diet"),
-        "avoids": Slot(FactKind.CONSTRAINT, "avoids {value}"),
-        "medication": Slot(FactKind.CONSTRAINT, "medication {value}"),
-        "condition": Slot(FactKind.CONSTRAINT, "condition {value}"),
-        "state": Slot(FactKind.CONSTRAINT, "condition {value}"),
-        "pregnancy": Slot(FactKind.CONSTRAINT, "condition pregnancy"),
-        "smokes": Slot(FactKind.CONSTRAINT, "smoking"),
-        "smoke-free": Slot(FactKind.CONSTRAINT, "smoking"),
-        "sober": Slot(FactKind.CONSTRAINT, "alcohol"),
-        "person": Slot(FactKind.PERSON, "{person}"),
-        "person's allergy": Slot(FactKind.PERSON, "allergy of {person} {value}"),
-        "person's condition": Slot(FactKind.PERSON, "condition of {person} {value}"),
-        "home": Slot(FactKind.HOME, ""),
-        "postal address": Slot(FactKind.HOME, "address"),
-        "employer": Slot(FactKind.WORK, "employer"),
-        "job": Slot(FactKind.WORK, "job"),
-        "school": Slot(FactKind.WORK, "school"),
-        "subject": Slot(FactKind.WORK, "subject"),
-        "plan": Slot(FactKind.PLAN, "{topic}"),
-        "birthday": Slot(FactKind.OTHER, "birthday"),
-        "birth year": Slot(FactKind.OTHER, "birth year"),
-        "favourite": Slot(FactKind.PREFERENCE, "favourite {topic}"),
-    }
-)
+@cache
+def slots() -> Mapping[str, Slot]:
+    """The slots by the names under which rules fill them."""
+    found = (line.partition(": ") for line in sections("slots")["slots"])
+    made = ((name, slot.partition(" ")) for name, _, slot in found)
+    return {name: Slot(FactKind(kind), slot) for name, (kind, _, slot) in made}
+
 
 _ONE_PERSON = ("partner", "boss")
 """Relations that a user has one of: a new one ends the one before."""

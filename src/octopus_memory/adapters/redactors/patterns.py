@@ -28,12 +28,15 @@ _IPV4 = re.compile(r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}(?![\w-])(?!\.\d)")
 _IPV6 = re.compile(
     r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?:(?<=:)\d{1,3}(?:\.\d{1,3}){3})?(?![\w:])"
 )
+
+
+def _cues(name: str) -> str:
+    """Words that announce personal data."""
+    return pattern("personal", name)
+
+
 _IP_CUE = re.compile(
-    r"\b(?:(?P<version>versions?|ver|v|release[ds]?|builds?|firmware|section|chapter|revision|"
-    r"rev|upgraded?|updated?|downgraded?|patch|clause|package|driver|schema|oid)|"
-    r"ip|ips|ipv4|host|server|router|ping|ssh|address(?:es)?|client|login|logged|dns|vpn|"
-    r"firewall|network|subnet|gateway|proxy|connect(?:ed|ion)?|port|node|forwarded)\b",
-    re.IGNORECASE,
+    rf"\b(?:(?P<version>{_cues('version cues')})|{_cues('host cues')})\b", re.IGNORECASE
 )
 _CUE_REACH = 48
 _SMALL_OCTET = 31
@@ -106,18 +109,9 @@ _STREET = re.compile(
 )
 _BOX = re.compile(rf"\b[Pp]\.?[ ]?[Oo]\.?[ ][Bb]ox[ ]#?\d{{1,6}}\b{_TAIL}")
 
-_ADDRESS_CUE = (
-    r"(?:live[sd]?[ ](?:at|in|on)|living[ ]at|reside[sd]?[ ]at|stay(?:ing)?[ ]at|address(?:[ ]is)?|"
-    r"moved[ ]to|deliver(?:ed)?(?:[ ]it)?[ ]to|ship(?:ped)?(?:[ ]it)?[ ]to|send(?:[ ]it)?[ ]to|"
-    r"mail(?:[ ]it)?[ ]to|located[ ]at)"
-)
-_LOWER_TYPES = (
-    r"(?:street|avenue|road|boulevard|lane|drive|court|place|square|terrace|way|parkway|crescent|"
-    r"close|st|ave|rd|blvd|ln|dr|ct)\b\.?"
-)
 _SAID = re.compile(
-    rf"(?<!\w){_ADDRESS_CUE}[ \t:=-]{{1,3}}(?P<a>\d{{1,5}}[a-z]?[ ]"
-    rf"(?:[\w'.-]{{1,24}}[ ]){{1,4}}?{_LOWER_TYPES}"
+    rf"(?<!\w)(?:{_cues('address cues')})[ \t:=-]{{1,3}}(?P<a>\d{{1,5}}[a-z]?[ ]"
+    rf"(?:[\w'.-]{{1,24}}[ ]){{1,4}}?(?:{_cues('street types')})\b\.?"
     rf"(?:,?[ ](?:apt|apartment|suite|unit|flat|#)\.?[ ]?\w{{1,5}}\b)?"
     rf"(?:,[ ]?[\w' .-]{{2,40}}?[ ,]{{1,2}}"
     r"(?:[a-z]{2}[ ]\d{5}|\d{5}|[a-z]{1,2}\d\w?[ ]?\d[a-z]{2})\b)?)",
@@ -154,9 +148,8 @@ def addresses(text: str) -> Iterator[Span]:
     yield from (found.span("a") for found in _SAID.finditer(lowered(text)))
 
 
-_MONTHS, _BIRTH_CUES, _BIRTH_FILLERS, _PHONE_CUES, _PHONE_FILLERS = (
-    pattern("personal", name)
-    for name in ("months", "birth cues", "birth fillers", "phone cues", "phone fillers")
+_MONTHS, _BIRTH_CUES, _BIRTH_FILLERS, _PHONE_CUES, _PHONE_FILLERS = map(
+    _cues, ("months", "birth cues", "birth fillers", "phone cues", "phone fillers")
 )
 _YEAR = r"(?:18|19|20)\d\d"
 _DAY = r"[0-3]?\d(?:st|nd|rd|th|er|º|\.)?"

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate
 
-from ...words import sections
+from ...words import pattern, sections
 
 # Capitals that resemble other letters than their lower-case forms do.
 _CAPITALS = str.maketrans(
@@ -50,13 +50,6 @@ def plain(char: str) -> str:
     folded = unicodedata.normalize("NFKD", letters.casefold().translate(_lookalikes()))
     kept = (c for c in folded if unicodedata.category(c) not in ("Mn", "Me", "Cf"))
     return "".join(" " if c.isspace() else c for c in kept)
-
-
-# Headers by which agents record their steps and the results of tools.
-STEPS = (
-    r"observations?|thoughts?|action(?:[\s_-]input)?|final[\s_-]answer|"
-    r"(?:tool|function)[\s_-](?:results?|outputs?|responses?|calls?)"
-)
 
 
 def _folded_role(word: str) -> str:
@@ -97,27 +90,13 @@ _SHAPED = re.compile(
 _VIRAMA = 9
 _CUT_OFF = re.compile("[\u200c\u200d\ufe0e\ufe0f\U000e0000-\U000e007f\\s]+$")
 
-_ROLES = "system|assistant|user|human|developer|tool|ai|model|(?:chat)?bot|(?:chat)?gpt"
+_ROLES, _TOKENS, _BRACKETED, _STEPS = (
+    pattern("roles", name) for name in ("roles", "tokens", "bracketed", "steps")
+)
+_TAGS = f"{_ROLES}|{pattern('roles', 'tags')}"
 _ROLE = (
     rf"(?:gpt4\scorrect\s|new\s|updated\s)?(?:{_ROLES}|{FOREIGN_ROLES})"
     r"(?:[\s_-](?:prompt|messages?|instructions?|note|override|update))?"
-)
-_TAGS = (
-    f"{_ROLES}|admin(?:istrator)?|root|superuser|operator|override|policy|im_(?:start|end|sep)|(?:start|end)_of_(?:turn|image|utterance)|(?:begin|end)_?of_?text|"
-    r"system[-_\s]?(?:prompt|message|reminder|instructions?|info)|instructions?|think(?:ing)?|"
-    "tools|tool_(?:calls?|use|response|results?|code)|function(?:_(?:calls?|results?|response))?|invoke|"
-    r"antml:\w+|parameter|contexts?|memor(?:y|ies)|prompt|messages?|(?:chat_)?history|documents?|"
-    r"(?:end[-_\s]of[-_\s])?past[-_\s]?conversations?(?:[-_\s]?context)?|conversation|episode"
-)
-_TOKENS = (
-    "s|(?:bos|eos|pad|unk|cls|sep|mask)(?:_token)?|sop|eop|eoh|eoa|eod|image(?:_soft_token)?|"
-    r"fim_(?:prefix|middle|suffix|pad)|(?:unused|extra_id_|reserved_(?:token_)?|control_)\d{1,4}|"
-    "0x[0-9a-f]{2}|_(?:user|assistant|system|bot)"
-)
-_BRACKETED = (
-    r"inst|sys|system[-_\s]?prompt|(?:available_)?tools|tool_(?:calls?|results?|content)|"
-    "think|args|call_id|model_settings|img(?:_break|_end)?|audio|prefix|suffix|middle|"
-    r"bos|eos|pad|unk|cls|sep|[gs]?mask|control_\d{1,4}"
 )
 _FIELDS = r"date|summary|key[\s_-]{0,4}facts?|said"
 # Excludes the dot, so that a broken marker does not match again.
@@ -141,7 +120,7 @@ _CLOSE = r"[\s*_~`\"')\]}\\]{0,8}"
 # Excludes the full stop, so that a longer line that was cut short does not match.
 _TO_THE_END = rf"(?:[^\w{DOT}.]{{0,16}}(?=\Z|/ )|[\s:]{{0,4}}(?:#|==|\*\*|__|~~))"
 _APART = "|".join(map(_spaced, ("system", "assistant", "human")))
-_ROLE_HEADER = rf"{_DECOR}(?:{_ROLE}|{_APART}|{STEPS}){_CLOSE}():"
+_ROLE_HEADER = rf"{_DECOR}(?:{_ROLE}|{_APART}|{_STEPS}){_CLOSE}():"
 # A console prompt such as "user>"; after "<" it would be a tag.
 _ROLE_PROMPT = rf"[\s>*#(\[\"'-]{{0,8}}(?:{_ROLE})[\s*_]{{0,2}}()>(?=\s|\Z)"
 

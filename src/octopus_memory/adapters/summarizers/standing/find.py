@@ -12,11 +12,11 @@ from ....domain.episode import Turn
 from ....domain.facts import (
     FACT_LIMIT,
     MOST_FACTS_OF_EPISODE,
-    SLOTS,
     FactKind,
     FoundFact,
     check_slot,
     slot_for,
+    slots,
 )
 from ....domain.message import Role
 from ....domain.search.languages import stopwords
@@ -265,7 +265,7 @@ def _made(
     *,
     ends: bool = False,
 ) -> FoundFact:
-    kind, form = SLOTS[slot]
+    kind, form = slots()[slot]
     value = groups.get("key") or groups.get("v", "")
     filled = form.format(
         value=_ARTICLE.sub("", value, count=1) if _ARTICLE.match(value) else value,

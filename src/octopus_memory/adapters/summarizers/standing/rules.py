@@ -49,7 +49,7 @@ class Rule:
     """A pattern of one clause, and the slot that it fills or ends."""
 
     slots: tuple[str, ...]
-    """Keys of `domain.facts.SLOTS`; more than one only for a rule that ends them."""
+    """Keys of `words/slots.txt`; more than one only for a rule that ends them."""
     source: str
     """The pattern, with its macros expanded."""
     hint: re.Pattern[str]
