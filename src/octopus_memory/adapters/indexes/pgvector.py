@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -86,23 +87,31 @@ class PgVectorMirror(IndexMirror):
         """Do nothing: the foreign key deleted the rows with the store's."""
 
     def delete(self, model: str, scope_id: int, seqs: Sequence[int]) -> None:
-        self._store.inside(None, _delete, self.model_id(model), scope_id, list(seqs), writes=True)
+        given = {"model": self.model_id(model), "scope": scope_id, "seqs": list(seqs)}
+        self._store.inside(None, _changed, _DELETE, given, writes=True)
 
     def scope_ids(self, model: str) -> set[int]:
-        return set(self._store.inside(None, _scope_ids, self.model_id(model)))
+        found = self._store.inside(None, _read, _SCOPE_IDS, {"model": self.model_id(model)})
+        return {row.scope_id for row in found}
 
     def seqs(self, model: str, scope_id: int) -> set[int]:
-        return set(self._store.inside(None, _seqs, self.model_id(model), scope_id))
+        given = {"model": self.model_id(model), "scope": scope_id}
+        return {row.seq for row in self._store.inside(None, _read, _SEQS, given)}
 
     def vectors(self, model: str, scope_id: int, seqs: Sequence[int]) -> dict[int, Floats]:
-        return self._store.inside(None, _vectors, self.model_id(model), scope_id, list(seqs))
+        given = {"model": self.model_id(model), "scope": scope_id, "seqs": list(seqs)}
+        found = self._store.inside(None, _read, _VECTORS, given)
+        return {row.seq: np.asarray(row.embedding, np.float32) for row in found}
 
     def drop_models(self, *, keep: str | None) -> list[str]:
         kept = None if keep is None else self.model_id(keep)
-        return self._store.inside(None, _drop_models, kept, writes=True)
+        gone = self._store.inside(None, _changed, _DROP_MODELS, {"keep": kept}, writes=True)
+        return ["octopus_vectors"] if gone else []
 
     def count(self, scope_ids: Sequence[int], episode_id: UUID | None) -> int:
-        return self._store.inside(None, _left_of, list(scope_ids), episode_id)
+        given = {"scopes": list(scope_ids), "episode": episode_id}
+        [(left,)] = self._store.inside(None, _read, _COUNT, given)
+        return int(left)
 
 
 def write(conn: SharedConnection, model: str, given: Iterable[tuple[int, int, bytes]]) -> None:
@@ -212,32 +221,12 @@ def _model_id(conn: SharedConnection, model: str) -> int | None:
     return None if found is None else int(found)
 
 
-def _delete(conn: SharedConnection, model: int | None, scope_id: int, seqs: list[int]) -> None:
-    conn.execute(_DELETE, {"model": model, "scope": scope_id, "seqs": seqs})
+def _read(conn: SharedConnection, statement: Any, given: Mapping[str, Any]) -> list[Any]:
+    return list(conn.execute(statement, given))
 
 
-def _scope_ids(conn: SharedConnection, model: int | None) -> list[int]:
-    return list(conn.execute(_SCOPE_IDS, {"model": model}).scalars())
-
-
-def _seqs(conn: SharedConnection, model: int | None, scope_id: int) -> list[int]:
-    return list(conn.execute(_SEQS, {"model": model, "scope": scope_id}).scalars())
-
-
-def _vectors(
-    conn: SharedConnection, model: int | None, scope_id: int, seqs: list[int]
-) -> dict[int, Floats]:
-    read = conn.execute(_VECTORS, {"model": model, "scope": scope_id, "seqs": seqs})
-    return {row.seq: np.asarray(row.embedding, np.float32) for row in read}
-
-
-def _drop_models(conn: SharedConnection, keep: int | None) -> list[str]:
-    return ["octopus_vectors"] if conn.execute(_DROP_MODELS, {"keep": keep}).rowcount else []
-
-
-def _left_of(conn: SharedConnection, scope_ids: list[int], episode_id: UUID | None) -> int:
-    given = {"scopes": scope_ids, "episode": episode_id}
-    return int(conn.execute(_COUNT, given).scalar_one())
+def _changed(conn: SharedConnection, statement: Any, given: Mapping[str, Any]) -> int:
+    return int(conn.execute(statement, given).rowcount)
 
 
 ROWS_PER_LEG = 200
