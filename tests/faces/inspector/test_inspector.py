@@ -415,6 +415,17 @@ def test_facts_are_grouped_by_kind_with_the_history_of_a_slot(
     assert "Plays the cello." not in pages.get(address("/facts", history="on", **ANA)).text
 
 
+def test_facts_leave_out_the_end_of_what_nobody_told(pages: TestClient, memory: EpisodicMemory):
+    scope = memory.scope(agent="hr", user="ana")
+    scope.store([("user", "I moved to Vienna.")], session_id="moved")
+    memory.flush()
+    assert "I moved to Vienna." in [fact.text for fact in scope.facts(history=True)]
+    sign_in(pages, memory)
+    text = pages.get(address("/facts", history="on", **ANA)).text
+    assert "Lives in Vienna." in text
+    assert "I moved to Vienna." not in text
+
+
 def test_episodes_are_deleted_and_restored(pages: TestClient, memory: EpisodicMemory):
     token = sign_in(pages, memory)
     scope = memory.scope(agent="hr", user="ana")

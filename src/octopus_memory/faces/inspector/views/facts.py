@@ -59,6 +59,9 @@ def _slots(said: list[Fact]) -> list[Slot]:
             by_slot.setdefault((fact.kind, fact.slot), []).append(fact)
     slots = []
     for together in by_slot.values():
+        if all(fact.until == fact.since for fact in together):
+            # An end, such as that of an address by "I moved", of what nobody told.
+            continue
         held = [fact for fact in together if fact.is_current] or together[-1:]
         past = tuple(fact for fact in together if fact not in held)
         slots += [Slot(fact=held[-1], past=past), *(Slot(fact=f, past=()) for f in held[:-1])]
