@@ -14,6 +14,7 @@ from octopus_memory.domain.facts import FactKind
 from octopus_memory.domain.ledger import Injected, InjectedKind
 from octopus_memory.domain.search import scoring
 from octopus_memory.faces.inspector import wording
+from octopus_memory.faces.inspector.rendering import shorter
 
 
 @pytest.mark.parametrize("reason", LeftOutReason)
@@ -45,12 +46,18 @@ def test_every_signal_has_words():
         assert words.startswith("It "), signal
 
 
+def test_a_generated_session_id_is_shortened_in_a_line():
+    assert shorter("01a1f082-5d09-7963-87d3-d3b612334601") == "01a1f082…4601"
+    assert shorter("monday") == "monday"
+    assert shorter("x" * 41) == "x" * 40 + "…"
+
+
 def test_signals_become_a_sentence():
     item = Injected(kind=InjectedKind.PASSAGE, rank=1, reason="meaning, words, date")
     assert wording.why(item) == (
         "It is close in meaning, shares words with the message and was said at the time asked "
         "about."
     )
-    assert wording.why(Injected(kind=InjectedKind.PASSAGE, rank=1)).startswith("Nothing")
+    assert wording.why(Injected(kind=InjectedKind.PASSAGE, rank=1)).startswith("Little")
     recent = Injected(kind=InjectedKind.SUMMARY, rank=1, reason="recent")
     assert wording.why(recent) == "It is one of the last conversations."

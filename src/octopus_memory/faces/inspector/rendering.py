@@ -16,6 +16,7 @@ from ...domain.text.pii import PLACEHOLDER
 
 _KILO = 1024
 _SHOWN_PAGES = 400
+_GENERATED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @cache
@@ -33,6 +34,7 @@ def environment() -> jinja2.Environment:
         "count": count,
         "size": size,
         "cut": cut,
+        "shorter": shorter,
         "pretty": pretty,
         "marked": marked,
         "percent": percent,
@@ -88,6 +90,12 @@ def size(number: int | None) -> str:
 
 def cut(text: str, longest: int = _SHOWN_PAGES) -> str:
     return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+def shorter(session_id: str) -> str:
+    """A session's id inside a line: the ends of a generated one, which tell it from others."""
+    generated = _GENERATED.fullmatch(session_id)
+    return f"{session_id[:8]}…{session_id[-4:]}" if generated else cut(session_id, 40)
 
 
 def pretty(value: Any) -> str:

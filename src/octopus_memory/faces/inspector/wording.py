@@ -105,7 +105,7 @@ def why(item: Injected) -> str:
             return "Its conversation is about the same thing."
     named = [_HELPED[name] for name in item.reason.split(", ") if name in _HELPED]
     if not named:
-        return "Nothing that is stored comes closer."
+        return "Little speaks for it, but there was room."
     *first, last = named
     return f"It {', '.join(first)} and {last}." if first else f"It {last}."
 
