@@ -648,6 +648,15 @@ def test_an_empty_page_gives_the_next_command(pages: TestClient, memory: Episodi
     assert "No legal holds." in pages.get("/retention").text
 
 
+def test_a_command_names_the_file_that_is_shown(memory: EpisodicMemory):
+    app = Inspector(memory, local_token="t", file="my memory.db").app()
+    with TestClient(app) as local:
+        local.get("/?token=t")
+        for path in ("/timeline", "/facts"):
+            text = unescape(local.get(address(path, agent="hr", user="new")).text)
+            assert "--user new --db 'my memory.db'</pre>" in text
+
+
 def test_only_who_signed_in_can_sign_out(pages: TestClient, memory: EpisodicMemory):
     sign_in(pages, memory)
     assert "Sign out" in pages.get("/").text

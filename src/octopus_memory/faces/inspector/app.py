@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from hashlib import sha256
@@ -114,16 +115,18 @@ class Inspector:
         check_local: Callable[[Scope], None] | None = None,
         read_token: Callable[[str], Credential | None] | None = None,
         lockout: Lockout | None = None,
+        file: str | None = None,
     ) -> None:
         """`check_local`, if given, is called for each request in place of signing in.
 
         It raises an error for a request that did not come from this machine. `read_token` verifies
         a JWT, and raises an error if the issuer's keys cannot be fetched. `lockout` is that of
-        the face that mounts these pages.
+        the face that mounts these pages. `file` is the database that commands on the pages name.
         """
         self._memory = memory
         self._sign_in = SignIn(memory, local_token=local_token, read_token=read_token)
         self._check_local = check_local
+        self._db_option = "" if file is None else f" --db {shlex.quote(file)}"
         self._lockout = lockout or Lockout(_WRONG_ALLOWED)
         # Replaces the cookie in development mode. Every process of a service derives the same.
         self._nonce = sha256(b"local\0" + memory.api_keys.signing_secret()).hexdigest()
@@ -252,6 +255,7 @@ class Inspector:
             "scope_link": None if visit is None else visit.scope_link,
             "signs_in": visitor is not None and not visitor.every_tenant,
             "roles": AccessRole,
+            "db_option": self._db_option,
             **page.values,
         }
         text = environment().get_template(page.template).render(values)

@@ -56,7 +56,8 @@ def inspect(
         raise InvalidInput("FILE", f"must exist: {file} does not, and nothing is made here")
     url = load(database_url=as_url(file)).url
     with EpisodicMemory.open(url, background=False) as memory:
-        show(memory, shown_url(url), port=port, browser=browser)
+        path = None if file is None or "://" in file else file
+        show(memory, shown_url(url), port=port, browser=browser, file=path)
 
 
 def check_installed() -> None:
@@ -68,15 +69,18 @@ def check_installed() -> None:
         raise MissingExtra("server", "the inspector")
 
 
-def show(memory: Memory, name: str, *, port: int, browser: bool) -> None:
-    """Serve the inspector on this machine until Ctrl-C. `name` tells the user what it shows."""
+def show(memory: Memory, name: str, *, port: int, browser: bool, file: str | None = None) -> None:
+    """Serve the inspector on this machine until Ctrl-C. `name` tells the user what it shows.
+
+    Commands on the pages name `file` as their database.
+    """
     import uvicorn
 
     from .app import Inspector
 
     token = secrets.token_urlsafe(24)
     with _listening(port) as listener:
-        app = Inspector(memory, local_token=token).app()
+        app = Inspector(memory, local_token=token, file=file).app()
         address = f"http://{_HOST}:{listener.getsockname()[1]}/?token={token}"
         typer.echo(f"Octopus shows {name} on\n  {address}\nStop it with Ctrl-C.")
         if browser:
