@@ -115,7 +115,7 @@ def pages(story: Story, receipt: str) -> dict[str, str]:
 
 
 PICTURES = {
-    "inspector-replay": ("replay", (1280, 1120), "light"),
+    "inspector-replay": ("replay", (1280, 1300), "light"),
     "inspector-playground": ("playground", TALL, "light"),
     "inspector-timeline": ("timeline", WIDE, "dark"),
     "inspector-facts": ("facts", NARROW, "light"),
