@@ -40,9 +40,7 @@ from .core.counts import Rate, counted
 from .core.runtime import Runtime
 from .read import ledger, recall
 from .read.recall import Ask
-from .write import close, remember, target
-from .write.add import Addition
-from .write.add import add as write_messages
+from .write import add, close, remember, target
 
 if TYPE_CHECKING:
     from ..domain.block.block import TokenCount
@@ -108,7 +106,7 @@ class MemoryScope(ScopeCalls):
         index: bool | Sequence[bool] = True,
     ) -> list[Turn]:
         check_place(episode_or_session_id)
-        asked = Addition(
+        asked = add.Addition(
             where=episode_or_session_id,
             messages=message_of(messages, content),
             idempotency_key=idempotency_key,
@@ -117,7 +115,7 @@ class MemoryScope(ScopeCalls):
             keys=keys,
             index=index,
         )
-        stored = write_messages(self._runtime, self.scope, asked)
+        stored = add.add(self._runtime, self.scope, asked)
         self._memory.wake()
         return stored
 

@@ -7,9 +7,9 @@ import itertools
 import json
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import quote, urlsplit
 from weakref import WeakKeyDictionary
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _PREFIX = "/api/octopus"
 _AGAIN = frozenset({429, 502, 503, 504})
 _LONGEST_WAIT = 10.0
+
+
+_Pool: TypeAlias = "AsyncGenerator[httpx.AsyncClient, None]"
 
 
 class Failed(Exception):
@@ -88,9 +91,8 @@ class Transport:
         self._client = client or _make_client(timeout)
         # Stored only there, because httpx hides it in a repr.
         self._client.headers.update(credential)
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
-            WeakKeyDictionary()
-        )
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[_Pool, httpx.AsyncClient]]
+        self._loops = WeakKeyDictionary()
 
     def send(self, request: Request) -> Steps[Any]:
         """Send a request and return the response's JSON, after retries where it is safe."""
@@ -124,23 +126,33 @@ class Transport:
         try:
             response = yield (
                 lambda: self._client.request(method, url, **asked),
-                lambda: self._loop_client().request(method, url, **asked),
+                lambda: self._awaited(method, url, asked),
             )
         except httpx.RequestError as error:
             raise _failure_of(error, request) from error
         return _read_answer(response)
 
-    def _loop_client(self) -> httpx.AsyncClient:
-        """The pool of the loop that runs: connections belong to the loop that made them."""
+    async def _awaited(self, method: str, url: str, asked: Mapping[str, Any]) -> httpx.Response:
+        """Send a request by the pool of the loop that runs, where its connections belong."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._loops:
+            pool = self._pool()
+            # It waits for nothing before its `yield`, so that no other task makes a second one.
+            self._loops[loop] = pool, await anext(pool)
+        return await self._loops[loop][1].request(method, url, **asked)
+
+    async def _pool(self) -> _Pool:
+        """Yield a client. A loop that ends closes its generators, and this one its connections."""
         import httpx
 
         loop = asyncio.get_running_loop()
-        known = self._loops.get(loop)
-        if known is None:
-            limit = httpx.Timeout(self._timeout, connect=min(self._timeout, 5.0))
-            known = httpx.AsyncClient(timeout=limit, headers=self._client.headers)
-            self._loops[loop] = known
-        return known
+        limit = httpx.Timeout(self._timeout, connect=min(self._timeout, 5.0))
+        client = httpx.AsyncClient(timeout=limit, headers=self._client.headers)
+        try:
+            yield client
+        finally:
+            self._loops.pop(loop, None)
+            await client.aclose()
 
     def close(self) -> Steps[None]:
         """Close the connections of threads and of this loop; those of others end with theirs."""
@@ -148,9 +160,9 @@ class Transport:
         yield (lambda: None), self._close_loop
 
     async def _close_loop(self) -> None:
-        client = self._loops.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.aclose()
+        known = self._loops.get(asyncio.get_running_loop())
+        if known is not None:
+            await known[0].aclose()
 
 
 def _written(body: Any) -> bytes:

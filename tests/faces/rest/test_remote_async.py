@@ -65,6 +65,19 @@ def test_every_kind_of_call_is_answered(memory: EpisodicMemory):
         asyncio.run(story(url, rest_server.token(memory, "admin")))
 
 
+def test_the_connections_of_a_loop_end_with_it(memory: EpisodicMemory):
+    with rest_server.serving(memory) as url:
+        remote = AsyncEpisodicMemory.connect(url, api_key=rest_server.token(memory, "admin"))
+        ana = remote.scope(agent="hr", user="ana")
+
+        async def all_at_once() -> None:
+            await asyncio.gather(*(ana.add("s", TALK, keys=[f"{n} a", f"{n} b"]) for n in range(8)))
+
+        asyncio.run(all_at_once())
+        assert not remote.sync._transport._loops
+        remote.sync.close()
+
+
 def test_one_client_serves_one_loop_after_the_other(memory: EpisodicMemory):
     with rest_server.serving(memory) as url:
         remote = AsyncEpisodicMemory.connect(url, api_key=rest_server.token(memory, "admin"))
@@ -74,8 +87,6 @@ def test_one_client_serves_one_loop_after_the_other(memory: EpisodicMemory):
             await ana.add("s", ("user", f"number {number}"))
             if number == 1:
                 await remote.close()
-            else:
-                await remote.sync._transport._loop_client().aclose()
 
         for number in range(2):
             asyncio.run(add(number))
