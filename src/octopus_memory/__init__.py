@@ -96,8 +96,7 @@ if TYPE_CHECKING:
     from .integrations.clients import wrap
     from .ports.admin import StoreStats
     from .ports.recall_rows import Backlog
-    from .remote import RemoteMemory, RemoteScope
-    from .remote.memory import AsyncRemoteMemory
+    from .remote import AsyncRemoteMemory, RemoteMemory, RemoteScope
     from .wiring import EpisodicMemory
 
 __version__ = "0.1.0"
