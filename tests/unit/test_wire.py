@@ -29,6 +29,7 @@ from octopus_memory import (
 from octopus_memory.calls import ScopeCalls, calls
 from octopus_memory.domain import wire
 from octopus_memory.engine.scope import MemoryScope
+from octopus_memory.faces.rest.responses import form
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ID = UUID(int=7)
@@ -114,3 +115,9 @@ def test_the_embedded_memory_has_every_declared_call_with_its_arguments():
         assert inspect.getdoc(getattr(MemoryScope, name)) == inspect.getdoc(
             getattr(ScopeCalls, name)
         )
+
+
+def test_a_plain_answer_is_written_under_its_name() -> None:
+    made = form(int, "count")
+    assert made.write(3) == {"count": 3}
+    assert made.shape.__annotations__ == {"count": int}

@@ -68,17 +68,20 @@ class Form(NamedTuple):
 
 @cache
 def form(kind: Any, inside: str | None = None) -> Form:
-    """The form of a value of this type; of a list of them, under the name `inside`."""
+    """The form of a value of this type; of a list or a plain value, under the name `inside`."""
     if isinstance(kind, Form):
         return kind
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return Form(kind, lambda value: value)
     if inside is None:
         return Form(_shape(kind), wire.writer(kind))
-    [item] = get_args(kind)
-    name = _LISTS.get(f"{inside}: {item.__name__}") or f"{item.__name__}Items"
+    if arguments := get_args(kind):
+        item = arguments[0].__name__
+        name = _LISTS.get(f"{inside}: {item}") or f"{item}Items"
+    else:
+        name = f"{inside.capitalize()}Out"
     write = wire.writer(kind)
-    return Form(_dictionary(name, {inside: _list(item)}), lambda found: {inside: write(found)})
+    return Form(_dictionary(name, {inside: _shape(kind)}), lambda found: {inside: write(found)})
 
 
 @cache
