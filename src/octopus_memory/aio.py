@@ -107,6 +107,9 @@ class AsyncEpisodicMemory:
     audit = awaited(Memory.audit)
     verify_audit = awaited(Memory.verify_audit)
     ping = awaited(Memory.ping)
+    ping_keys = awaited(Memory.ping_keys)
+    encrypt = awaited(Memory.encrypt)
+    destroy_returned_keys = awaited(Memory.destroy_returned_keys)
     tenants = awaited(Memory.tenants)
     close = awaited(Memory.close)
 
