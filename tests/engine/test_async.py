@@ -17,6 +17,7 @@ from octopus_memory import (
     EpisodeClosed,
     EpisodeInHand,
     EpisodicMemory,
+    InvalidSetting,
     MemoryConfig,
     MemoryScope,
     MemoryTenant,
@@ -162,6 +163,10 @@ def test_every_call_returns_its_answer(tmp_path: Path):  # noqa: PLR0915 - each 
         assert await said(memory, "default_config") == MemoryConfig()
         assert len(await said(memory, "audit")) == (await said(memory, "verify_audit")).entries == 2
         await said(memory, "ping")
+        assert await said(memory, "ping_keys") is False
+        assert await said(memory, "destroy_returned_keys") == 0
+        with pytest.raises(InvalidSetting, match="keys: must be local or vault"):
+            await said(memory, "encrypt")
         assert [each.tenant for each in await said(memory, "tenants")] == ["default"]
         await said(scope, "delete", stored.id)
         assert [episode.id for episode in await said(scope, "deleted")] == [stored.id]
