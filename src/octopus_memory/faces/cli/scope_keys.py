@@ -123,7 +123,7 @@ def backup(
     folder: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[DIR]",
+            metavar="DIR",
             help="Where to; by default the setting keys_backup_folder.",
             show_default=False,
         ),
