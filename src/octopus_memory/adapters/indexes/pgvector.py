@@ -211,8 +211,7 @@ def _create_table(conn: sa.Connection) -> None:
             "UPDATE",
         )
     script = files(__package__).joinpath("pgvector.sql").read_text(encoding="utf-8")
-    if not conn.execute(_IS_PLACED).scalar():
-        script += _HOLD
+    script += "" if conn.execute(_IS_PLACED).scalar() else _HOLD
     conn.exec_driver_sql(script, execution_options={"no_parameters": True})
 
 
@@ -279,11 +278,7 @@ _USE_GRAPH = sa.text("""
 """)
 _END_GRAPH = sa.text("SELECT set_config('enable_sort', 'on', true)")
 # Of a distributed database, only SET LOCAL reaches the node that searches.
-_GRAPH_ON_NODE = (
-    "hnsw.iterative_scan TO 'strict_order'",
-    "hnsw.ef_search TO {searched:d}",
-    "enable_sort TO off",
-)
+_GRAPH_ON_NODE = {"hnsw.iterative_scan": "strict_order", "enable_sort": "off"}
 _END_GRAPH_ON_NODE = sa.text("SET LOCAL enable_sort TO on")
 _MIN_EF_SEARCH = 100
 _INDEXED = sa.text("SELECT to_regclass(:name) IS NOT NULL").columns(sa.column("is_indexed"))
@@ -349,8 +344,8 @@ def _use_graph(conn: SharedConnection, searched: int) -> None:
     if not conn.is_placed:
         conn.execute(_USE_GRAPH, {"searched": str(searched)})
         return
-    for setting in _GRAPH_ON_NODE:
-        conn.execute(sa.text(f"SET LOCAL {setting.format(searched=searched)}"))
+    for name, value in {**_GRAPH_ON_NODE, "hnsw.ef_search": str(searched)}.items():
+        conn.execute(sa.text(f"SET LOCAL {name} TO {value}"))
 
 
 def _by_terms(
