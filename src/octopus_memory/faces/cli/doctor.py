@@ -105,9 +105,9 @@ def run_checks(db_url: str | None) -> Iterator[Check]:
         settings = load(database_url=db_url)
     except OctopusError as error:
         yield Check(
-            name="settings",
-            status=Status.FAILED,
-            detail=str(error),
+            "settings",
+            Status.FAILED,
+            str(error),
             remedy="correct it in octopus.toml or in the environment (OCTOPUS_…)",
         )
         return
@@ -132,15 +132,15 @@ def _guarded(name: str, check: Callable[[Settings], Check], settings: Settings) 
         return check(settings)
     except MissingExtra as error:
         remedy = f"pip install '{DISTRIBUTION}[{error.extra}]'"
-        return Check(name=name, status=Status.FAILED, detail=str(error), remedy=remedy)
+        return Check(name, Status.FAILED, str(error), remedy=remedy)
     except ScopeKeyError as error:
         # It says its own remedy.
-        return Check(name=name, status=Status.FAILED, detail=str(error), remedy=ABOUT_KEYS)
+        return Check(name, Status.FAILED, str(error), remedy=ABOUT_KEYS)
     except OctopusError as error:
-        return Check(name=name, status=Status.FAILED, detail=str(error), remedy=_REMEDIES[name])
+        return Check(name, Status.FAILED, str(error), remedy=_REMEDIES[name])
     except Exception as error:  # noqa: BLE001 - one failed check must not stop the others
         detail = f"{type(error).__name__}: {error}"
-        return Check(name=name, status=Status.FAILED, detail=detail, remedy=_REMEDIES[name])
+        return Check(name, Status.FAILED, detail, remedy=_REMEDIES[name])
 
 
 def _versions() -> Check:
@@ -150,7 +150,7 @@ def _versions() -> Check:
         f"Octopus {__version__}, Python {platform.python_version()}, "
         f"SQLite {sqlite3.sqlite_version}, {platform.system()} {platform.machine()}"
     )
-    return Check(name="versions", status=Status.OK, detail=detail)
+    return Check("versions", Status.OK, detail)
 
 
 def _settings(settings: Settings) -> Check:
@@ -159,7 +159,7 @@ def _settings(settings: Settings) -> Check:
     file = f"{FILE} is read" if FILE.exists() else f"no {FILE} here"
     # Names only, because a value may be a secret.
     chosen = ", ".join(settings.chosen()) or "none, all defaults"
-    return Check(name="settings", status=Status.OK, detail=f"{file}; set: {chosen}")
+    return Check("settings", Status.OK, f"{file}; set: {chosen}")
 
 
 def _embedder(settings: Settings) -> Check:
@@ -176,7 +176,7 @@ def _embedder(settings: Settings) -> Check:
         f"{embedder.model}, {embedder.dimension} dimensions; first text after "
         f"{loaded - start:.1f} s, the next in {(again - loaded) * 1000:.0f} ms"
     )
-    return Check(name="embedder", status=Status.OK, detail=detail)
+    return Check("embedder", Status.OK, detail)
 
 
 def _summarizer(settings: Settings) -> Check:
@@ -184,20 +184,20 @@ def _summarizer(settings: Settings) -> Check:
 
     model = make_summarizer(settings)
     if model is None:
-        return Check(name="summarizer", status=Status.OK, detail="extractive, needs no model")
+        return Check("summarizer", Status.OK, "extractive, needs no model")
     try:
         with released(model):
             model.summarize([_sample_turn()], timeout=_SUMMARY_SECONDS)
     except OctopusError as error:
         return Check(
-            name="summarizer",
-            status=Status.WARNING,
-            detail=str(error),
+            "summarizer",
+            Status.WARNING,
+            str(error),
             remedy="until it answers, episodes get extractive summaries",
         )
     form = getattr(model, "form", None)
     detail = f"{model.name} answers" + (f" in the form {form}" if form else "")
-    return Check(name="summarizer", status=Status.OK, detail=detail)
+    return Check("summarizer", Status.OK, detail)
 
 
 def _sample_turn() -> Turn:
@@ -217,7 +217,7 @@ def _tokenizer(settings: Settings) -> Check:
 
     tokens = make_counter(settings).count(_SAMPLE)
     detail = f"{settings.tokenizer}: {counted(tokens, 'token')} in {len(_SAMPLE)} characters"
-    return Check(name="tokenizer", status=Status.OK, detail=detail)
+    return Check("tokenizer", Status.OK, detail)
 
 
 def _chat_model(settings: Settings) -> Check:
@@ -227,14 +227,14 @@ def _chat_model(settings: Settings) -> Check:
     model.close()
     if isinstance(model, Echo):
         return Check(
-            name="chat model",
-            status=Status.NOTE,
-            detail="none, octopus chat uses an echo",
+            "chat model",
+            Status.NOTE,
+            "none, octopus chat uses an echo",
             remedy="set OCTOPUS_OPENAI_BASE_URL or OCTOPUS_OPENAI_API_KEY to use one",
         )
     where = settings.openai_base_url or "OpenAI"
     detail = f"{model.name} at {shown_url(where)} (not called)"
-    return Check(name="chat model", status=Status.OK, detail=detail)
+    return Check("chat model", Status.OK, detail)
 
 
 def _retention(settings: Settings) -> Check:
@@ -242,7 +242,7 @@ def _retention(settings: Settings) -> Check:
     detail = policy_in_words(settings.defaults().retention)
     if not settings.retention_schedule:
         detail += "; only when octopus retention run is called, because no schedule is set"
-    return Check(name="retention", status=Status.OK, detail=detail)
+    return Check("retention", Status.OK, detail)
 
 
 def _pending(settings: Settings, report: DatabaseReport | None) -> Check:
@@ -255,24 +255,20 @@ def _pending(settings: Settings, report: DatabaseReport | None) -> Check:
         ]
         waiting += _to_embed_again(settings, report.state.model, report.stats.vectors)
     if not waiting:
-        return Check(name="pending work", status=Status.OK, detail="none")
+        return Check("pending work", Status.OK, "none")
     return Check(
-        name="pending work",
-        status=Status.NOTE,
-        detail=", ".join(waiting),
-        remedy="octopus run-pending does it now",
+        "pending work", Status.NOTE, ", ".join(waiting), remedy="octopus run-pending does it now"
     )
 
 
 def _lost(report: DatabaseReport | None) -> Check:
     """Report messages that integrations gave up because the database did not take them."""
     if report is None or not report.state.lost:
-        return Check(name="lost messages", status=Status.OK, detail="none")
+        return Check("lost messages", Status.OK, "none")
     return Check(
-        name="lost messages",
-        status=Status.WARNING,
-        detail=f"{counted(report.state.lost, 'message')} could not be stored by integrations, "
-        "in all",
+        "lost messages",
+        Status.WARNING,
+        f"{counted(report.state.lost, 'message')} could not be stored by integrations, in all",
         remedy="the agents' logs say why, once for each reason",
     )
 
@@ -299,7 +295,7 @@ def _extras(_: Settings) -> Check:
         required = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
         detail = "unknown: Octopus runs from source and is not installed"
-        return Check(name="extras", status=Status.NOTE, detail=detail)
+        return Check("extras", Status.NOTE, detail)
     installed: dict[str, bool] = {}
     for requirement in required:
         found = _REQUIREMENT.match(requirement)
@@ -308,9 +304,9 @@ def _extras(_: Settings) -> Check:
     have = [extra for extra, there in installed.items() if there]
     lack = [extra for extra, there in installed.items() if not there]
     return Check(
-        name="extras",
-        status=Status.OK,
-        detail=f"installed: {', '.join(have) or 'none'}; not: {', '.join(lack) or 'none'}",
+        "extras",
+        Status.OK,
+        f"installed: {', '.join(have) or 'none'}; not: {', '.join(lack) or 'none'}",
         remedy=f"pip install '{DISTRIBUTION}[{lack[0]}]' installs one" if lack else None,
     )
 

@@ -37,7 +37,7 @@ class Status(StrEnum):
     """Octopus does not work until this is fixed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Check:
     name: str
     status: Status
@@ -117,11 +117,11 @@ def check_database(settings: Settings, found: Found) -> Check:
         report.stats.episodes, "episode"
     )
     if not report.read_only:
-        return Check(name="database", status=Status.OK, detail=f"{where}; writable")
+        return Check("database", Status.OK, f"{where}; writable")
     return Check(
-        name="database",
-        status=Status.NOTE,
-        detail=f"{where}; opened read-only",
+        "database",
+        Status.NOTE,
+        f"{where}; opened read-only",
         remedy="remove ?mode=ro from the URL to write",
     )
 
@@ -135,32 +135,30 @@ def _scope_keys(settings: Settings) -> Iterator[Check]:
         keys = find_keys(settings)
         if keys is None:
             detail = "off: a copy of the database can be read without a key"
-            yield Check(name=name, status=Status.OK, detail=detail)
+            yield Check(name, Status.OK, detail)
             return
         with closing(keys):
             state = keys.check()
     except MissingExtra as error:
         remedy = f"pip install '{DISTRIBUTION}[{error.extra}]'"
-        yield Check(name=name, status=Status.FAILED, detail=str(error), remedy=remedy)
+        yield Check(name, Status.FAILED, str(error), remedy=remedy)
         return
     except OctopusError as error:
-        yield Check(name=name, status=Status.FAILED, detail=str(error), remedy=_KEYS_REMEDY)
+        yield Check(name, Status.FAILED, str(error), remedy=_KEYS_REMEDY)
         return
     file = sqlite_file(settings.url)
     is_new = file is not None and not file.exists()
     if is_new and settings.keys == "local" and not keys_path(settings).exists():
         detail = f"{state.place} will be made by the first write"
-        yield Check(name=name, status=Status.OK, detail=detail)
+        yield Check(name, Status.OK, detail)
         return
     if state.is_usable:
         used = "keys" if state.keys is None else counted(state.keys, "key")
-        yield Check(
-            name=name, status=Status.OK, detail=f"{state.place}: {used}, under {state.master}"
-        )
+        yield Check(name, Status.OK, f"{state.place}: {used}, under {state.master}")
     # Each says its own remedy.
     status = Status.WARNING if state.is_usable else Status.FAILED
     for problem in state.problems:
-        yield Check(name=name, status=status, detail=problem)
+        yield Check(name, status, problem)
 
 
 def _key_gaps(gaps: KeyGaps) -> Iterator[Check]:
@@ -168,20 +166,20 @@ def _key_gaps(gaps: KeyGaps) -> Iterator[Check]:
     name = "scope keys"
     if gaps.unsealed:
         detail = f"what is stored of {counted(gaps.unsealed, 'user')} is not sealed yet"
-        yield Check(name=name, status=Status.WARNING, detail=detail, remedy="octopus encrypt")
+        yield Check(name, Status.WARNING, detail, remedy="octopus encrypt")
     if gaps.lost:
         yield Check(
-            name=name,
-            status=Status.WARNING,
-            detail=f"the keys of {counted(gaps.lost, 'user')} are missing in the key store, so "
+            name,
+            Status.WARNING,
+            f"the keys of {counted(gaps.lost, 'user')} are missing in the key store, so "
             "nothing of them can be read; everybody else is whole",
             remedy="restore a newer backup of the key store, or erase them",
         )
     if gaps.returned:
         yield Check(
-            name=name,
-            status=Status.WARNING,
-            detail=f"{counted(len(gaps.returned), 'key')} of erased users came back with a backup "
+            name,
+            Status.WARNING,
+            f"{counted(len(gaps.returned), 'key')} of erased users came back with a backup "
             "of the key store: old copies of the database can be read again",
             remedy="octopus scope-keys destroy-erased",
         )
@@ -196,10 +194,7 @@ def _sqlserver_driver(settings: Settings) -> Iterator[Check]:
     why = sqlserver_driver_check(settings)
     if why is not None:
         yield Check(
-            name="driver",
-            status=Status.WARNING,
-            detail=why,
-            remedy="docs/howto/sql-server.md, Threads and TLS",
+            "driver", Status.WARNING, why, remedy="docs/howto/sql-server.md, Threads and TLS"
         )
 
 
@@ -207,9 +202,9 @@ def _row_security(report: DatabaseReport) -> Iterator[Check]:
     """Warn if the database role bypasses row-level security."""
     if report.row_security_gap is not None:
         yield Check(
-            name="row security",
-            status=Status.WARNING,
-            detail=f"{report.row_security_gap}: row-level security does not apply to it, so only "
+            "row security",
+            Status.WARNING,
+            f"{report.row_security_gap}: row-level security does not apply to it, so only "
             "the conditions of Octopus's statements separate tenants",
             remedy="connect as a role that is neither: docs/howto/postgresql.md, Two roles",
         )
@@ -218,7 +213,7 @@ def _row_security(report: DatabaseReport) -> Iterator[Check]:
 def _nodes(report: DatabaseReport) -> Iterator[Check]:
     """Name the nodes of a distributed database; one that is silent fails the database's check."""
     if report.nodes:
-        yield Check(name="nodes", status=Status.OK, detail=f"{', '.join(report.nodes)} answer")
+        yield Check("nodes", Status.OK, f"{', '.join(report.nodes)} answer")
 
 
 def _disk(settings: Settings) -> Iterator[Check]:
@@ -228,9 +223,9 @@ def _disk(settings: Settings) -> Iterator[Check]:
     free = shutil.disk_usage(_folder(file)).free
     if free < _LEAST_FREE:
         yield Check(
-            name="disk",
-            status=Status.WARNING,
-            detail=f"only {free // 2**20} MiB are free on the disk of {file}",
+            "disk",
+            Status.WARNING,
+            f"only {free // 2**20} MiB are free on the disk of {file}",
             remedy="free some space, or move the database to another disk",
         )
 
@@ -243,10 +238,10 @@ def _new_database(file: Path) -> Check:
     folder = _folder(file)
     if os.access(folder, os.W_OK):
         detail = f"{file} will be created by the first write"
-        return Check(name="database", status=Status.OK, detail=detail)
+        return Check("database", Status.OK, detail)
     return Check(
-        name="database",
-        status=Status.FAILED,
-        detail=f"{file} does not exist, and {folder} is not writable",
+        "database",
+        Status.FAILED,
+        f"{file} does not exist, and {folder} is not writable",
         remedy="name another path with --db or OCTOPUS_DATABASE_URL",
     )
