@@ -108,7 +108,7 @@ def _load(name: str) -> Loaded:  # noqa: PLR0912, PLR0915 - one case for each mo
             from .faces.inspector import command as module
         case "serve":
             from .faces.inspector.command import inspector_routes
-            from .faces.mcp.mounting import answer_mcp
+            from .faces.mcp import answer_mcp
             from .faces.rest import command as module
 
             module.serve_also(module.Extras(pages=inspector_routes, mcp=answer_mcp))

@@ -13,7 +13,7 @@ import httpx
 import uvicorn.server
 
 from octopus_memory import EpisodicMemory, RemoteMemory
-from octopus_memory.faces.mcp.mounting import answer_mcp
+from octopus_memory.faces.mcp import answer_mcp
 from octopus_memory.faces.rest.app import make_app
 from octopus_memory.faces.rest.protocol import Server
 from octopus_memory.faces.rest.routing import PREFIX

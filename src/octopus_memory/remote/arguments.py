@@ -33,7 +33,7 @@ from ..domain.facts import check_fact_text, check_given_slot, check_kind
 from ..domain.ids import as_id
 from ..domain.policy import LARGEST_MESSAGE
 from ..domain.wire import read
-from .problems import not_ours
+from .transport import not_ours
 
 Given: TypeAlias = "dict[str, Any]"
 """The arguments of one call, by name."""

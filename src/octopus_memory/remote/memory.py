@@ -35,8 +35,7 @@ from ..domain.wire import Route, camel, optional, read, route_of
 from ..flow import Steps, awaited, both
 from . import arguments
 from .arguments import Given
-from .problems import not_ours
-from .transport import Request, Transport, segment
+from .transport import Request, Transport, not_ours, segment
 
 if TYPE_CHECKING:
     import httpx

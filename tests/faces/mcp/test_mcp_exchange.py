@@ -12,8 +12,8 @@ import pytest
 from octopus_memory import MemoryScope
 from octopus_memory.domain.identity import AccessRole
 from octopus_memory.faces.exchange import Exchange, Reply
+from octopus_memory.faces.mcp import answer_mcp
 from octopus_memory.faces.mcp.http import MOST_IN_BATCH
-from octopus_memory.faces.mcp.mounting import answer_mcp
 from octopus_memory.faces.mcp.protocol import CAPABILITIES_KEY, MODERN, VERSION_KEY, VERSIONS
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}

@@ -230,7 +230,7 @@ def test_a_failure_of_ours_says_nothing_of_theirs(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError(PRIVATE)
 
-    monkeypatch.setattr("octopus_memory.engine.scope.write_messages", fail)
+    monkeypatch.setattr("octopus_memory.engine.write.add.add", fail)
     answer = client.post("/sessions/s/messages", json=WHO | {"messages": [HELLO]})
     assert answer.status_code == 500
     assert answer.json()["requestId"] in caplog.text

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from octopus_memory.faces.rest.threadpool import Threads
+from octopus_memory.faces.rest.routing import Threads
 
 WHO: ContextVar[str] = ContextVar("who")
 

@@ -25,9 +25,8 @@ from .identity import Gate, Limiter, check_local
 from .mcp import McpPages, mcp_route
 from .metrics import Metrics
 from .middleware import Admission, BodyLimit, Watch
-from .routes import admin, docs, episodes, ledger, operations, sessions, users
-from .routing import PREFIX
-from .threadpool import Threads
+from .routes import admin, episodes, operations, sessions, users
+from .routing import PREFIX, Threads
 from .uploads import Imports, Uploads
 
 if TYPE_CHECKING:
@@ -114,8 +113,10 @@ def make_app(
     problems.install(app)
     # Routes are tried in order, so the most frequent come first, but for the ledger, because the
     # route of a session takes any path below it.
-    for each in (ledger, sessions, episodes, users, admin, operations, docs):
+    app.router.routes.extend(sessions.ledger.routes)
+    for each in (sessions, episodes, users, admin, operations):
         app.router.routes.extend(each.routes.routes)
+    app.router.routes.extend(operations.pages.routes)
     if mcp is not None:
         app.router.routes.append(mcp_route(mcp, settings.allowed_mcp_origins))
     if pages is not None:
@@ -139,7 +140,7 @@ def _wrapped(app: FastAPI, gate: Gate, metrics: Metrics, settings: ServerSetting
         gate=gate,
         prefix=PREFIX,
         paths=frozenset({MCP_PATH}),
-        open_paths=frozenset({docs.OPENAPI}),
+        open_paths=frozenset({operations.OPENAPI}),
     )
     if settings.allowed_mcp_origins:
         inner = McpPages(inner, settings.allowed_mcp_origins)

@@ -19,8 +19,8 @@ from ..exchange import MCP_PATH, AnswerMcp, Exchange
 from .http import header, read_json, sent
 from .identity import is_own_page, need
 from .problems import FieldProblem, Refused
+from .routing import Threads
 from .serving import SEES, filled, scope_of
-from .threadpool import Threads
 
 _PREFIX = "X-Octopus-"
 _JSON = ("application/json", "application/*", "*/*")

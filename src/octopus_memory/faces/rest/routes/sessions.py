@@ -1,4 +1,4 @@
-"""Routes of sessions and of the context block."""
+"""Routes of sessions, and of the ledger: which memories a model was shown."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ....calls import ScopeCalls
 from ....domain.context import MemoryContext
 from ....domain.episode import Page, Session, Turn
 from ....domain.identity import AccessRole, Principal
+from ....domain.ledger import EpisodeUses, Injection
 from ....domain.replay import SessionReplay
 from ....engine.memory import Memory
 from ....engine.scope import MemoryScope
@@ -139,3 +140,24 @@ def context(scope: MemoryScope, body: ContextBody) -> MemoryContext:
         budget_tokens=body.budget_tokens,
         session_id=body.session_id,
     )
+
+
+ledger = router("Ledger")
+_Limit = Annotated[int, Query(ge=1, le=1_000)]
+
+
+@serves(ledger, ScopeCalls.injections, may=SEES)
+def list_injections(
+    scope: MemoryScope,
+    session_id: NameText,
+    after: Annotated[UUID | None, Query(description="The last entry of the page before.")] = None,
+    limit: _Limit = 1_000,
+) -> list[Injection]:
+    """Return the memories that were shown for each turn of a session, oldest first."""
+    return scope.injections(session_id, after=after, limit=limit)
+
+
+@serves(ledger, ScopeCalls.uses, 404, may=SEES)
+def episode_uses(scope: MemoryScope, episode_id: UUID, limit: _Limit = 20) -> EpisodeUses:
+    """Return how often an episode was shown to a model, when last, and in which sessions."""
+    return scope.uses(episode_id, limit=limit)
