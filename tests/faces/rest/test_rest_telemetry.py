@@ -88,7 +88,7 @@ def test_a_span_names_the_kind_of_a_failure_and_no_text(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError(SAID)
 
-    monkeypatch.setattr("octopus_memory.engine.scope.write_messages", fail)
+    monkeypatch.setattr("octopus_memory.engine.write.add.add", fail)
     headers = {"Authorization": f"Bearer {rest_server.token(memory)}"}
     body = WHO | {"messages": [{"role": "user", "content": SAID}]}
     with rest_server.serving(memory, ServerSettings(telemetry=True)) as url:
