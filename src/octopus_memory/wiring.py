@@ -20,6 +20,7 @@ from .domain.policy import MemoryConfig
 from .domain.search.scoring import Calibration
 from .engine.core.runtime import Runtime, Timeouts
 from .engine.memory import Memory
+from .ports.admin import DatabaseReport
 from .ports.index import RecallIndex
 from .ports.models import Analyzer, Clock, Embedder, Redactor, Summarizer, TokenCounter
 from .ports.privacy import Schedule
@@ -315,6 +316,32 @@ def open_store(settings: Settings, clock: Clock | None = None) -> EpisodeStore:
     check_store(settings, scheme)
     store: EpisodeStore = _installed("stores", scheme, "database_url", known)(settings)
     return store
+
+
+def report_database(settings: Settings) -> DatabaseReport:
+    """Open a database, write to it without changing anything, and return what it says.
+
+    :raises StoreError: when it, or one of its nodes, cannot be opened or written
+    """
+    with closing(open_store(settings)) as store:
+        nodes = store.nodes()
+        if silent := [name for name, answers in nodes.items() if not answers]:
+            raise StoreUnavailable(
+                f"of its {len(nodes)} nodes these do not answer: {', '.join(silent)}; calls about "
+                "users there fail, all others are served"
+            )
+        if not store.read_only:
+            # No key is that old.
+            store.prune_idempotency_keys(before=datetime(1970, 1, 1, tzinfo=UTC))
+        ask = getattr(store, "why_not_held_by_security", None)
+        return DatabaseReport(
+            stats=store.stats(),
+            state=store.state(),
+            read_only=store.read_only,
+            row_security_gap=None if ask is None else ask(),
+            nodes=nodes,
+            key_gaps=store.key_gaps(),
+        )
 
 
 def sqlserver_driver_check(settings: Settings) -> str | None:

@@ -123,7 +123,6 @@ def test_no_two_howtos_work_in_one_database():
     assert shared.most_common(1)[0][1] == 1, shared
 
 
-@pytest.mark.process
 def _commands(page: Path) -> Iterator[list[str]]:
     """The arguments of each call of `octopus` in a page's shell blocks."""
     for block in _SHELL.findall(page.read_text()):
@@ -150,6 +149,7 @@ def test_every_command_on_a_page_can_be_typed(page: Path):
             pytest.fail(f"octopus {shlex.join(words)}: {error}")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_every_example_runs(example: Path, tmp_path: Path):
     _run(example, tmp_path)

@@ -71,6 +71,20 @@ class KeyGaps(NamedTuple):
     """Keys of erased users that are there again, after a backup of the key store was restored."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseReport:
+    """What a database says of itself, before a memory is opened on it."""
+
+    stats: StoreStats
+    state: StoreState
+    read_only: bool
+    row_security_gap: str | None
+    """Why row-level security does not apply to the role; None if it does, or there is none."""
+    nodes: Mapping[str, bool]
+    """The nodes of a distributed database, and whether each answers."""
+    key_gaps: KeyGaps
+
+
 class Registry(ABC):
     """The store as a whole."""
 

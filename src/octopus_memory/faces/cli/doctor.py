@@ -25,7 +25,6 @@ from .doctor_database import (
     ABOUT_KEYS,
     DISTRIBUTION,
     Check,
-    DatabaseReport,
     Found,
     Status,
     around_database,
@@ -34,6 +33,7 @@ from .doctor_database import (
 from .terminal import Screen, counted, print_json
 
 if TYPE_CHECKING:
+    from ...ports.admin import DatabaseReport
     from ...settings import Settings
 
 

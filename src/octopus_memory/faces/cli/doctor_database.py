@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...domain.errors import MissingExtra, OctopusError, StoreUnavailable
+from ...domain.errors import MissingExtra, OctopusError
 from ..given import shown_url
 from .database import sqlite_file
 from .terminal import counted
 
 if TYPE_CHECKING:
-    from ...ports.admin import KeyGaps, StoreState, StoreStats
+    from ...ports.admin import DatabaseReport, KeyGaps
     from ...settings import Settings
 
 DISTRIBUTION = "octopus-memory"
@@ -45,49 +44,6 @@ class Check:
     remedy: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseReport:
-    """What a database says of itself, before a memory is opened on it."""
-
-    stats: StoreStats
-    state: StoreState
-    read_only: bool
-    row_security_gap: str | None
-    """Why row-level security does not apply to the role; None if it does, or there is none."""
-    nodes: Mapping[str, bool]
-    """The nodes of a distributed database, and whether each answers."""
-    key_gaps: KeyGaps
-
-
-def _report(settings: Settings) -> DatabaseReport:
-    """Open a database, write to it without changing anything, and return what it says.
-
-    :raises StoreError: when it cannot be opened or written
-    :raises StoreUnavailable: for a distributed database with a node that does not answer
-    """
-    from ...wiring import open_store
-
-    with closing(open_store(settings)) as store:
-        nodes = store.nodes()
-        if silent := [name for name, answers in nodes.items() if not answers]:
-            raise StoreUnavailable(
-                f"of its {len(nodes)} nodes these do not answer: {', '.join(silent)}; calls about "
-                "users there fail, all others are served"
-            )
-        if not store.read_only:
-            # No key is that old.
-            store.prune_idempotency_keys(before=datetime(1970, 1, 1, tzinfo=UTC))
-        ask = getattr(store, "why_not_held_by_security", None)
-        return DatabaseReport(
-            stats=store.stats(),
-            state=store.state(),
-            read_only=store.read_only,
-            row_security_gap=None if ask is None else ask(),
-            nodes=nodes,
-            key_gaps=store.key_gaps(),
-        )
-
-
 @dataclass(slots=True)
 class Found:
     """What the database says of itself; nothing for a file that does not exist yet."""
@@ -112,7 +68,9 @@ def check_database(settings: Settings, found: Found) -> Check:
     file = sqlite_file(settings.url)
     if file is not None and not file.exists():
         return _new_database(file)
-    report = found.report = _report(settings)
+    from ...wiring import report_database
+
+    report = found.report = report_database(settings)
     where = f"{shown_url(settings.url)}: schema {report.stats.schema}, " + counted(
         report.stats.episodes, "episode"
     )
