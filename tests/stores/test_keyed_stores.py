@@ -39,6 +39,8 @@ BY_NAME = (
     "test_every_session_is_listed_in_order",
 )
 """Tests that need names in their order, or by a part of them."""
+LONGEST = ("TestSealedSqlServer::test_sessions", "TestSealedSqlServer::test_idempotency_keys")
+"""Tests of names of more than 750 bytes, for which SQL Server has no room once they are sealed."""
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +48,9 @@ def names_have_no_order(request: pytest.FixtureRequest) -> None:
     if request.function.__name__ in BY_NAME:
         reason = "sealed names have no order, and are found only whole"
         request.applymarker(pytest.mark.xfail(reason=reason, strict=False))
+    if request.node.nodeid.endswith(LONGEST):
+        reason = "SQL Server's columns have no room for the longest names once they are sealed"
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
 
 
 class TestSealedSqlite(StoreSuite):

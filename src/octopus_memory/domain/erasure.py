@@ -160,6 +160,8 @@ class Erasure:
     """The keys that it destroys. Without them no copy of the erased scopes can be read."""
     kept_user: str | None = None
     """The user's name as the rows have it, a keyed hash; only if the scopes have keys."""
+    was_sealed: bool = True
+    """False if some of it was not sealed yet, so that copies hold it in the clear."""
     keeps_rows: bool = False
     """True until its rows are removed, which comes after the keys."""
     number: int = 0

@@ -44,7 +44,8 @@ class KeyCalls(Transactions):
         copies = ErasedCopies()
         if erasure.key_refs:
             at, until = self._ring.destroy(erasure.key_refs)
-            copies = ErasedCopies(unreadable_since=at, keys_kept_until=until)
+            if erasure.was_sealed:
+                copies = ErasedCopies(unreadable_since=at, keys_kept_until=until)
         if erasure.keeps_rows:
             do = statements.erasure.remove_rows
             tenant = erasure.tenant

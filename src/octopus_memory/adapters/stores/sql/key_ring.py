@@ -304,12 +304,18 @@ class ScopeSeals(Seals):
 
     def readable(self, scope_ids: Collection[int]) -> Collection[int]:
         places = self._places(scope_ids)
-        refs = {place.ref for place in places if place.ref is not None}
-        missing = [ref for ref in refs if self._ring.seal(ref, self._held) is None]
-        if missing:
-            raise KeysNeeded(missing)
+        self._fetch({place.ref for place in places})
         lost = {place.id for place in places if self._is_lost(place)}
         return [each for each in scope_ids if each not in lost]
+
+    def fetch(self, scope_ids: Collection[int], refs: Collection[str | None] = ()) -> None:
+        self._fetch({*refs, *(place.ref for place in self._places(scope_ids))})
+
+    def _fetch(self, refs: Collection[str | None]) -> None:
+        known = [ref for ref in refs if ref is not None]
+        missing = [ref for ref in known if self._ring.seal(ref, self._held) is None]
+        if missing:
+            raise KeysNeeded(missing)
 
     def _is_lost(self, place: Place) -> bool:
         try:
@@ -375,6 +381,7 @@ class ScopeSeals(Seals):
     ) -> tuple[Sequence[Any], Sequence[bytes]]:
         if all(mark is None or mark < SEALED for mark in marks):
             return marks, payloads
+        self.fetch(set(scope_ids))
         seals = {each: self.of(each) for each in set(scope_ids)}
         opened = [
             seals[scope_id].open(column, row, mark, payload)

@@ -164,6 +164,9 @@ class Seals:
         """Those of the scopes whose keys are there: for work on many scopes at once."""
         return scope_ids
 
+    def fetch(self, scope_ids: Collection[int], refs: Collection[str | None] = ()) -> None:
+        """Have the keys of scopes, and others, at hand at once: for work on many of them."""
+
     def user(self, tenant: str, user: str) -> str:  # noqa: ARG002
         """The stored form of a user's name."""
         return user

@@ -84,7 +84,11 @@ def take(conn: Connection, subject: Subject) -> Prints:
         found = conn.execute(sa.select(*own).where(_theirs(conn, table, subject)))
         for row in chain.from_iterable(found.partitions(_MOST)):
             keep(table.name.removeprefix("octopus_"), row)
-    for row in _texts(conn, subject):
+    texts = list(_texts(conn, subject))
+    there = conn.seals.readable({row.scope_id for row in texts})
+    for row in texts:
+        if row.scope_id not in there:
+            continue
         seal = conn.seals.of(row.scope_id)
         mark, payload = seal.open(MESSAGE, row.id, row.codec, row.message)
         body: Any = codec.decode(mark, payload)

@@ -70,7 +70,8 @@ def listed(conn: Connection, tenant: str | None = None) -> list[ApiKey]:
     whose = sa.true() if tenant is None else schema.keys.c.tenant == tenant
     found = conn.execute(
         sa.select(schema.keys).where(whose).order_by(schema.keys.c.created_at, schema.keys.c.id)
-    )
+    ).all()
+    conn.seals.fetch([], [row.key_ref for row in found])
     return [_key(conn, row) for row in found]
 
 

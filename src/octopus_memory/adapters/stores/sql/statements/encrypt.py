@@ -33,8 +33,6 @@ from ..seals import (
 )
 from . import ledger, meta, placeholders, scopes
 
-_BEGUN = "sealing:"
-"""Begins the name of the record of a scope whose contents are not all sealed."""
 _BATCH = 400
 
 
@@ -54,8 +52,8 @@ def left(conn: Connection) -> int:
 
 def _begun(conn: Connection) -> list[int]:
     names = schema.meta.c.name
-    found = sa.select(names).where(names > _BEGUN, names < _BEGUN + chr(0x7F)).order_by(names)
-    return [int(name.removeprefix(_BEGUN)) for name in conn.execute(found).scalars()]
+    found = sa.select(names).where(names.startswith(scopes.SEALING))
+    return sorted(int(name.removeprefix(scopes.SEALING)) for name in conn.execute(found).scalars())
 
 
 def next_person(conn: Connection) -> Person | None:
@@ -97,7 +95,7 @@ def begin(conn: Connection, person: Person) -> int:
             )
         )
         _seal_names(conn, row.id, seal)
-        meta.put(conn, f"{_BEGUN}{row.id}", b"")
+        meta.put(conn, f"{scopes.SEALING}{row.id}", b"")
     _seal_holds(conn, schema.holds.c.user == person.user, person.tenant)
     _seal_api_keys(conn, person, hashed)
     return len(found)
@@ -212,7 +210,9 @@ def seal_some(conn: Connection, scope_id: int, position: Position) -> tuple[Posi
     seal = conn.seals.of(scope_id)
     if not isinstance(seal, ScopeSeal) or position.part == len(_PARTS):
         # At the end, or the scope was erased meanwhile.
-        conn.execute(sa.delete(schema.meta).where(schema.meta.c.name == f"{_BEGUN}{scope_id}"))
+        conn.execute(
+            sa.delete(schema.meta).where(schema.meta.c.name == f"{scopes.SEALING}{scope_id}")
+        )
         return None, 0
     after, count = _PARTS[position.part](conn, scope_id, seal, position.after)
     if after is None:

@@ -85,6 +85,7 @@ def begin(conn: Connection, subject: Subject, erasure: Erasure) -> Erasure | Non
         erasure,
         key_refs=tuple(refs),
         kept_user=user if subject.agent is None else None,
+        was_sealed=_were_sealed(conn, [row.id for row in found]),
         keeps_rows=True,
         scope_ids=tuple(row.id for row in found),
     )
@@ -96,6 +97,13 @@ def begin(conn: Connection, subject: Subject, erasure: Erasure) -> Erasure | Non
         .values(version=known.c.version + 1, epoch=known.c.epoch + 1)
     )
     return begun
+
+
+def _were_sealed(conn: Connection, ids: Sequence[int]) -> bool:
+    """True if no contents of these scopes wait to be sealed."""
+    names = [f"{scopes.SEALING}{each}" for each in ids]
+    waiting = sa.select(schema.meta.c.name).where(schema.meta.c.name.in_(names)).limit(1)
+    return conn.execute(waiting).first() is None
 
 
 def remove_rows(conn: Connection, begun: Erasure) -> Erasure:
@@ -169,6 +177,7 @@ def _facts(done: Erasure) -> dict[str, Json]:
         "number": done.number,
         "key_refs": list(done.key_refs),
         "kept_user": done.kept_user,
+        "was_sealed": done.was_sealed,
         "keeps_rows": done.keeps_rows,
     }
 
@@ -421,6 +430,7 @@ def _erasure(row: sa.Row[Any]) -> Erasure:
         number=facts["number"],
         key_refs=tuple(facts.get("key_refs", ())),
         kept_user=facts.get("kept_user"),
+        was_sealed=facts.get("was_sealed", True),
         keeps_rows=facts.get("keeps_rows", False),
         receipt=None if row.receipt is None else load_json(row.receipt),
     )

@@ -108,7 +108,8 @@ def list_holds(conn: Connection, tenant: str) -> list[Hold]:
         sa.select(schema.holds)
         .where(schema.holds.c.tenant == tenant)
         .order_by(schema.holds.c.placed_at, schema.holds.c.id)
-    )
+    ).all()
+    conn.seals.fetch([], [row.key_ref for row in found])
     return [_hold(conn, row) for row in found]
 
 

@@ -300,6 +300,7 @@ class _NewRows(NamedTuple):
 
     def insert(self, conn: Connection) -> None:
         if self.recall:
+            conn.seals.fetch({row["scope_id"] for row in self.recall})
             sealed = [conn.seals.of(row["scope_id"]).recall_row(row) for row in self.recall]
             conn.execute(common.insert_recall, sealed)
         if self.work:

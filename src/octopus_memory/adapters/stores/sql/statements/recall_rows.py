@@ -282,6 +282,7 @@ def reseal(
     by_scope: dict[int, list[tuple[Work, dict[str, Any]]]] = {}
     for piece, values in changes:
         by_scope.setdefault(piece.scope_id, []).append((piece, values))
+    conn.seals.fetch(by_scope)
     for scope_id, some in by_scope.items():
         seal = conn.seals.of(scope_id)
         known: dict[int, dict[str, Any]] = {}

@@ -95,6 +95,10 @@ DOOMED = "doomed:"
 """Begins the name of the record of a key that is to be destroyed, because its rows are removed."""
 
 
+SEALING = "sealing:"
+"""Begins the name of the record of a scope whose contents are not all sealed yet."""
+
+
 def doom(conn: Connection, ref: str | None) -> None:
     """Record that a key is to be destroyed."""
     if ref is not None:
@@ -104,7 +108,7 @@ def doom(conn: Connection, ref: str | None) -> None:
 def doomed(conn: Connection) -> list[str]:
     """The keys that are to be destroyed."""
     names = schema.meta.c.name
-    found = sa.select(names).where(names > DOOMED, names < DOOMED + chr(0x7F))
+    found = sa.select(names).where(names.startswith(DOOMED))
     return [name.removeprefix(DOOMED) for name in conn.execute(found).scalars()]
 
 
