@@ -24,7 +24,8 @@ from octopus_memory import (
 )
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.engine import worker as worker_module
-from octopus_memory.engine.worker import new_worker_id
+from octopus_memory.engine.core import leases
+from octopus_memory.engine.core.leases import new_worker_id
 from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.testing import FailingEmbedder, FakeSummarizer, FixedClock
 from octopus_memory.testing.store.base import worker_ids
@@ -106,7 +107,7 @@ def test_the_lease_of_a_living_process_is_respected_until_it_expires(
         if where == "another machine":
             there.setattr(platform, "node", lambda: "another-machine")
         if where == "another container":
-            there.setattr(worker_module, "_PID_NAMESPACE", "/proc/self/ns/net")
+            there.setattr(leases, "_PID_NAMESPACE", "/proc/self/ns/net")
         owner = new_worker_id()
     if where != "here":
         owner = owner.replace(f"/{os.getpid()}/", f"/{gone}/")

@@ -22,7 +22,7 @@ from octopus_memory import (
 )
 from octopus_memory.engine import retention
 from octopus_memory.engine import worker as worker_module
-from octopus_memory.engine.worker import new_worker_id
+from octopus_memory.engine.core.leases import new_worker_id
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import FakeSummarizer, FixedClock
 from octopus_memory.testing.store.holds import record_run

@@ -24,7 +24,7 @@ from octopus_memory.adapters.indexes.exact import ExactIndex
 from octopus_memory.adapters.indexes.pgvector import PgVectorIndex
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
-from octopus_memory.engine import worker
+from octopus_memory.engine.core import leases
 from octopus_memory.engine.work import mirror
 from octopus_memory.ports.index import Probe
 from octopus_memory.testing import FixedClock, make_append, make_scope
@@ -167,7 +167,7 @@ def test_drift_is_seen_and_mended(
     tell(scope)
     tell(memory.scope(user="ben"))
     memory.run_pending()
-    owner = worker.new_worker_id()
+    owner = leases.new_worker_id()
     turned = "ARRAY(SELECT -value FROM unnest(embedding::real[]) AS value)::halfvec"
     for change, expected in (
         ("DELETE FROM octopus_vectors WHERE seq = 1", (2, 0, 0)),
@@ -194,7 +194,7 @@ def test_rows_of_a_database_that_was_there_before(
         assert rows(postgres, database) == [(0,)]
         assert memory.scope(user="ana").recall("greenhouse key", mode="semantic", min_score=0)
         seen: list[int] = []
-        report = mirror.rebuild(memory.runtime, worker.new_worker_id(), seen.append)
+        report = mirror.rebuild(memory.runtime, leases.new_worker_id(), seen.append)
         assert report.is_true
         assert seen == [3]
         assert rows(postgres, database) == [(3,)]

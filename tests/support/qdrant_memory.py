@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from octopus_memory import EpisodicMemory, MemoryScope
-from octopus_memory.engine import worker
+from octopus_memory.engine.core import leases
 from octopus_memory.engine.work import mirror
 from octopus_memory.ports.recall_rows import WorkKind
 from octopus_memory.testing import FixedClock
@@ -58,4 +58,4 @@ def later(clock: FixedClock) -> None:
 
 
 def is_true(memory: EpisodicMemory) -> bool:
-    return mirror.verify(memory.runtime, worker.new_worker_id()).is_true
+    return mirror.verify(memory.runtime, leases.new_worker_id()).is_true

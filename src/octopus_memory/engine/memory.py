@@ -17,6 +17,7 @@ from ..domain.errors import MemoryClosed, StoreCorrupt, StoreError
 from ..domain.facts import TENANT_SETTINGS
 from ..domain.policy import ConfigPart, MemoryConfig
 from . import worker
+from .core import leases
 from .core.runtime import Runtime
 from .scope import MemoryScope
 from .work import mirror, pending
@@ -47,7 +48,7 @@ class Memory:
 
     def __init__(self, runtime: Runtime, *, run_in_background: bool = True) -> None:
         self._runtime = runtime
-        self._worker_id = worker.new_worker_id()
+        self._worker_id = leases.new_worker_id()
         self._closed = False
         self._process = os.getpid()
         self._has_model = False
@@ -148,7 +149,7 @@ class Memory:
 
     def run_pending(self) -> PendingReport:
         """Do the pending work in this thread: time-outs, summaries, vectors."""
-        worker.release_dead_leases(self.runtime)
+        leases.release_dead_leases(self.runtime)
         self._use_model()
         self.runtime.ledger.flush()
         return worker.run_pending(self.runtime, self._worker_id)
@@ -166,7 +167,7 @@ class Memory:
         from .retention import MemoryRetentionJob
 
         if not dry_run:
-            worker.release_dead_leases(self.runtime)
+            leases.release_dead_leases(self.runtime)
         return MemoryRetentionJob(self.runtime, self._worker_id).run(
             dry_run=dry_run, progress=progress, now=now, compact=compact, actor=actor
         )
@@ -185,7 +186,7 @@ class Memory:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         runtime = self.runtime
-        worker.release_dead_leases(runtime)
+        leases.release_dead_leases(runtime)
         self._use_model()
         while True:
             damaged = 0

@@ -6,17 +6,15 @@ import atexit
 import contextlib
 import logging
 import os
-import platform
 import threading
 import time
 import traceback
-import uuid
 from datetime import datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..domain.errors import OctopusError
 from ..ports.recall_rows import WorkKind
+from .core import leases
 from .core.runtime import Runtime
 from .work import mirror, pending
 from .work.pending import PendingReport
@@ -189,7 +187,7 @@ class BackgroundWorker:
         try:
             self._runtime.check_for_removals(every=_BETWEEN_LOOKS)
             if whole:
-                release_dead_leases(self._runtime)
+                leases.release_dead_leases(self._runtime)
                 pending.close_idle(self._runtime, between=self._end_if_stopped)
                 from .privacy import erasure, stored_turns
 
@@ -251,56 +249,3 @@ class BackgroundWorker:
     def _end_if_stopped(self) -> None:
         if self._stopped:
             raise _Stopped
-
-
-_LONGEST = timedelta(hours=1)
-"""Leases and retries last minutes. The rest allows for clocks that differ between machines."""
-_PID_NAMESPACE = "/proc/self/ns/pid"
-"""The file by which Linux identifies the namespace of a process id."""
-
-
-def new_worker_id() -> str:
-    """Make an id for a worker: machine, process and a random suffix."""
-    return f"{_machine()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
-
-
-def release_dead_leases(runtime: Runtime) -> None:
-    """Release the leases of workers on this machine whose process has died.
-
-    Also ends the leases and retries of any worker that lie too far in the future, because they were
-    written by a clock that was ahead.
-    """
-    now = runtime.clock.now()
-    is_gone = partial(_is_gone, _machine())
-    if freed := runtime.store.release_leases(is_gone, now=now, latest=now + _LONGEST):
-        log.warning(
-            "released %d pieces of work that were postponed by more than %s: a clock was ahead",
-            freed,
-            _LONGEST,
-        )
-
-
-def _is_gone(here: str, worker_id: str) -> bool:
-    """True for a worker of this machine whose process does not run."""
-    machine, _, rest = worker_id.partition("/")
-    pid = rest.partition("/")[0]
-    return machine == here and pid.isdigit() and not _is_running(int(pid))
-
-
-def _machine() -> str:
-    """The host name with its process namespace: containers may share the name, but not the pids."""
-    try:
-        namespace = os.stat(_PID_NAMESPACE).st_ino  # noqa: PTH116 - a path would cost an import
-    except OSError:
-        return platform.node()
-    return f"{platform.node()}:{namespace}"
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

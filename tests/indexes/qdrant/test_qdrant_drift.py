@@ -11,7 +11,7 @@ import pytest
 from qdrant_client import models
 
 from octopus_memory import EpisodicMemory, MemoryScope
-from octopus_memory.engine import worker
+from octopus_memory.engine.core import leases
 from octopus_memory.engine.work import mirror
 from octopus_memory.testing import FixedClock
 from tests.support.qdrant_memory import tell
@@ -28,7 +28,7 @@ class TestDrift:
         memory.run_pending()
 
     def verify(self, memory: EpisodicMemory, **named: Any) -> mirror.IndexReport:
-        return mirror.verify(memory.runtime, worker.new_worker_id(), **named)
+        return mirror.verify(memory.runtime, leases.new_worker_id(), **named)
 
     def assert_mended(self, memory: EpisodicMemory, server: QdrantServer) -> None:
         assert self.verify(memory, repair=True).repaired
@@ -74,7 +74,7 @@ class TestDrift:
     def test_a_rebuild_removes_drift(self, memory: EpisodicMemory, server: QdrantServer) -> None:
         [name] = server.collections()
         server.client.upsert(name, [_moved(server.points()[0], 4_321, 99)])
-        report = mirror.rebuild(memory.runtime, worker.new_worker_id())
+        report = mirror.rebuild(memory.runtime, leases.new_worker_id())
         assert report.is_true
         assert report.rows == len(server.points()) == 6
 

@@ -11,7 +11,7 @@ import pytest
 
 from octopus_memory import EpisodicMemory, IndexUnavailable, MemoryScope
 from octopus_memory.adapters.indexes.qdrant.mirror import QdrantMirror
-from octopus_memory.engine import worker
+from octopus_memory.engine.core import leases
 from octopus_memory.engine.work import mirror
 from octopus_memory.ports.index import MirrorRow
 from octopus_memory.ports.recall_rows import WorkKind
@@ -62,7 +62,7 @@ def test_a_server_that_is_not_there(
         away.run_pending()
         assert away.scope(user="ana").recall("greenhouse key")
         with pytest.raises(IndexUnavailable):
-            mirror.verify(away.runtime, worker.new_worker_id())
+            mirror.verify(away.runtime, leases.new_worker_id())
         away.close()
     monkeypatch.setenv("OCTOPUS_QDRANT_URL", server.url)
     back = open_memory()

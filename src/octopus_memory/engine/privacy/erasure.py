@@ -29,8 +29,7 @@ from ...domain.errors import (
     StoreError,
 )
 from ...domain.ids import as_id, new_id
-from .. import worker
-from ..core import audit
+from ..core import audit, leases
 from ..core.runtime import Runtime
 from ..work.mirror import feed
 
@@ -223,7 +222,7 @@ def _take_out(runtime: Runtime, erasure: Erasure) -> None:
     """Remove the rows from a remote index now if it can be reached, else later."""
     feed(
         runtime,
-        worker.new_worker_id(),
+        leases.new_worker_id(),
         verify=False,
         stop=lambda: not runtime.store.waiting_removals(erasure),
     )

@@ -14,7 +14,7 @@ from ...domain.search.row_format import unpack_vectors, vector_size
 from ...ports.index import IndexMirror, MirrorRow
 from ...ports.privacy import Lead
 from ...ports.recall_rows import RecallRow, Removal, Work, WorkKind
-from .. import worker
+from ..core import leases
 from ..core.runtime import Runtime
 
 log = logging.getLogger(__name__)
@@ -292,11 +292,11 @@ class MemoryMirror:
 
     def verify(self, *, repair: bool = False) -> IndexReport:
         """Compare the mirror with the store, and with `repair` correct it: see `verify`."""
-        return verify(self._runtime, worker.new_worker_id(), repair=repair)
+        return verify(self._runtime, leases.new_worker_id(), repair=repair)
 
     def rebuild(self, progress: Callable[[int], None] = lambda _: None) -> IndexReport:
         """Drop the mirror and fill it again from the store: see `rebuild`."""
-        return rebuild(self._runtime, worker.new_worker_id(), progress)
+        return rebuild(self._runtime, leases.new_worker_id(), progress)
 
     def drop(self, *, abandon: bool = False) -> list[str]:
         """Remove the mirror and stop feeding it: see `detach`."""
