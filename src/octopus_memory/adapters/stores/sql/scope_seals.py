@@ -34,8 +34,14 @@ _TEXT = "~"
 """Begins a sealed text; JSON never begins with it."""
 _ROW = b"\1"
 """Begins the sealed terms of a recall row; plain ones begin with 0 or with a count above 1."""
-_HEAD = Struct("<qBHI")
-"""Of an opened recall row: told, flags, the sizes of speaker and terms; the rest is the vector."""
+_HEAD = Struct("<BHI")
+"""Of an opened recall row: flags, and the sizes of the speaker and the terms.
+
+`told` follows if the speaker's size says so, because most turns tell of no time; then the speaker,
+the terms and the vector.
+"""
+_TOLD = Struct("<q")
+_HAS_TOLD = 0x8000
 _MOST_NAMES = 10_000
 LONGEST_NAME = 1_024
 """Bytes of the longest sealed name that SQL Server can store in its column."""
@@ -183,8 +189,12 @@ class ScopeSeal(Seal):
 
     def recall_row(self, row: dict[str, Any]) -> dict[str, Any]:
         speaker, terms, vector = row["speaker"], row["terms"], row.get("vector") or b""
-        head = _HEAD.pack(row["told"], row["flags"], len(speaker), len(terms))
-        blob = _ROW + self.data(RECALL, row["seq"], b"".join((head, speaker, terms, vector)))
+        told, size = b"", len(speaker)
+        if row["told"]:
+            told, size = _TOLD.pack(row["told"]), size | _HAS_TOLD
+        head = _HEAD.pack(row["flags"], size, len(terms))
+        plain = b"".join((head, told, speaker, terms, vector))
+        blob = _ROW + self.data(RECALL, row["seq"], plain)
         # No vector, if the row has none yet: `put_vectors` must then find the column.
         hidden: dict[str, Any] = {"flags": 0, "told": 0, "speaker": b"", "terms": blob}
         return row | hidden | ({"vector": None} if "vector" in row else {})
@@ -197,16 +207,10 @@ class ScopeSeal(Seal):
 
     def open_telling(self, seq: int, blob: bytes) -> tuple[int, int, bytes, bytes, bytes | None]:
         """Flags, told, speaker, terms and vector from the sealed terms of a recall row."""
-        plain = self.open_data(RECALL, seq, bytes(blob[1:]))
-        told, flags, speaker_size, terms_size = _HEAD.unpack_from(plain)
-        after_speaker = _HEAD.size + speaker_size
-        after_terms = after_speaker + terms_size
-        speaker, terms = plain[_HEAD.size : after_speaker], plain[after_speaker:after_terms]
-        return flags, told, speaker, terms, plain[after_terms:] or None
+        return _told_apart(self.open_data(RECALL, seq, bytes(blob[1:])))
 
     def open_recall_rows(self, rows: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
-        decrypt, head, size = self._content.decrypt, _HEAD.unpack_from, _HEAD.size
-        place = RECALL + b"\0"
+        decrypt, place = self._content.decrypt, RECALL + b"\0"
         opened = []
         try:
             for row in rows:
@@ -215,14 +219,23 @@ class ScopeSeal(Seal):
                     opened.append(row)
                     continue
                 plain = decrypt(blob[1:13], blob[13:], place + b"%d" % seq)
-                told, flags, speaker_size, terms_size = head(plain)
-                middle = size + speaker_size
-                end = middle + terms_size
-                telling = (flags, told, plain[size:middle], plain[middle:end])
-                opened.append((*row[:5], *telling, row[9], plain[end:] or None))
+                *telling, vector = _told_apart(plain)
+                opened.append((*row[:5], *telling, row[9], vector))
         except (ValueError, self._wrong) as error:
             raise damaged(RECALL) from error
         return opened
+
+
+def _told_apart(plain: bytes) -> tuple[int, int, bytes, bytes, bytes | None]:
+    """Flags, told, speaker, terms and vector of an opened recall row."""
+    flags, size, terms_size = _HEAD.unpack_from(plain)
+    told, start = 0, _HEAD.size
+    if size & _HAS_TOLD:
+        [told] = _TOLD.unpack_from(plain, start)
+        start, size = start + _TOLD.size, size ^ _HAS_TOLD
+    middle = start + size
+    end = middle + terms_size
+    return flags, told, plain[start:middle], plain[middle:end], plain[end:] or None
 
 
 def is_sealed_row(terms: bytes) -> bool:
