@@ -2,8 +2,8 @@
 
     python -m benchmarks.scope_keys
 
-One user of 10,000 turns and ten of 1,000, on SQLite, with given embeddings. Ratios are of medians;
-the goals are those that were set before anything was measured.
+One user of 10,000 turns and ten of 1,000, on SQLite, with given embeddings. Both sides are measured
+at each moment; the ratio is the median of the moments' ratios. The goals were set before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 
 # Set before numpy is imported: its threads wait by spinning, which distorts CPU times.
@@ -24,7 +24,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from .data import Data
 from .jobs import size
-from .measure import Timing, beside
 from .subjects.octopus import Octopus
 
 OFF, ON = "off", "local"
@@ -37,6 +36,7 @@ GOALS = {
     "bytes a turn": 1.1,
 }
 LARGE, SMALL, SMALLS = 10_000, 1_000, 10
+_BLOCK = 10
 
 
 def opened(folder: Path, keys: str, data: Data) -> Octopus:
@@ -48,36 +48,37 @@ def opened(folder: Path, keys: str, data: Data) -> Octopus:
     return Octopus(side, data)
 
 
-def first_recall(folder: Path, data: Data, times: int) -> dict[str, Timing]:
+@dataclass(slots=True)
+class Pairs:
+    """Milliseconds of calls of both sides, a pair for each moment: a busy one affects both."""
+
+    walls: dict[str, list[float]] = field(default_factory=lambda: {OFF: [], ON: []})
+    cpus: dict[str, list[float]] = field(default_factory=lambda: {OFF: [], ON: []})
+
+    def add(self, keys: str, wall: float, cpu: float, calls: int = 1) -> None:
+        self.walls[keys].append(wall / calls * 1e3)
+        self.cpus[keys].append(cpu / calls * 1e3)
+
+
+def first_recall(folder: Path, data: Data, times: int) -> Pairs:
     """Time the first recall of the large scope, each by a memory that was just opened."""
-    taken: dict[str, list[float]] = {OFF: [], ON: []}
-    cpu = dict.fromkeys(taken, 0.0)
+    pairs = Pairs()
     for number in range(times + 1):
-        for keys, walls in taken.items():
+        for keys in (OFF, ON) if number % 2 else (ON, OFF):
             subject = opened(folder, keys, data)
             # Loads what every first call loads, from a scope of another user.
             subject.recall(data.query(1, number))
             query = data.query(0, number)
             gc.collect()
-            began, busy = time.perf_counter(), time.process_time()
+            wall, cpu = time.perf_counter(), time.process_time()
             subject.recall(query)
             if number:
-                walls.append(time.perf_counter() - began)
-                cpu[keys] += time.process_time() - busy
+                pairs.add(keys, time.perf_counter() - wall, time.process_time() - cpu)
             subject.close()
-    return {
-        keys: Timing(
-            calls=times,
-            p50=statistics.median(walls) * 1e3,
-            p95=max(walls) * 1e3,
-            p99=max(walls) * 1e3,
-            cpu=cpu[keys] / times * 1e3,
-        )
-        for keys, walls in taken.items()
-    }
+    return pairs
 
 
-def measured(folder: Path, *, quick: bool) -> dict[str, dict[str, Timing] | dict[str, float]]:
+def measured(folder: Path, *, quick: bool) -> dict[str, Pairs | dict[str, float]]:
     large, small = (1_000, 200) if quick else (LARGE, SMALL)
     data = Data([large] + [small] * SMALLS)
     sides = {keys: opened(folder, keys, data) for keys in (OFF, ON)}
@@ -85,7 +86,7 @@ def measured(folder: Path, *, quick: bool) -> dict[str, dict[str, Timing] | dict
         subject.load(data)
         subject.memory.compact()
         subject.close()
-    found: dict[str, dict[str, Timing] | dict[str, float]] = {
+    found: dict[str, Pairs | dict[str, float]] = {
         "bytes a turn": {keys: size(folder / keys) / data.turns for keys in sides},
         "first recall, 10,000 turns": first_recall(folder, data, 3 if quick else 15),
     }
@@ -96,11 +97,11 @@ def measured(folder: Path, *, quick: bool) -> dict[str, dict[str, Timing] | dict
         for subject in sides.values():
             for query in queries[: len(users)]:
                 subject.recall(query)
-        found[f"warm recall, {name} turns"] = _beside(
+        found[f"warm recall, {name} turns"] = _in_turns(
             sides, lambda subject, number, asked=queries: subject.recall(asked[number]), times
         )
     news = data.block(data.turns, times + 1)
-    found["add of one turn"] = _beside(
+    found["add of one turn"] = _in_turns(
         sides,
         lambda subject, number: subject.add(
             1 + number % SMALLS, f"new {number // 20}", [news[number]]
@@ -117,10 +118,23 @@ def measured(folder: Path, *, quick: bool) -> dict[str, dict[str, Timing] | dict
     return found
 
 
-def _beside(
+def _in_turns(
     sides: Mapping[str, Octopus], do: Callable[[Octopus, int], object], times: int
-) -> dict[str, Timing]:
-    return beside({keys: partial(do, subject) for keys, subject in sides.items()}, times)
+) -> Pairs:
+    """Measure blocks of calls, one of each side in turns; which of the two begins changes, too."""
+    for subject in sides.values():
+        do(subject, 0)
+    gc.collect()
+    gc.freeze()
+    pairs = Pairs()
+    for start in range(1, times + 1, _BLOCK):
+        order = list(sides) if (start // _BLOCK) % 2 else list(reversed(sides))
+        for keys in order:
+            wall, cpu = time.perf_counter(), time.process_time()
+            for number in range(start, min(start + _BLOCK, times + 1)):
+                do(sides[keys], number)
+            pairs.add(keys, time.perf_counter() - wall, time.process_time() - cpu, _BLOCK)
+    return pairs
 
 
 def main() -> None:
@@ -135,17 +149,18 @@ def main() -> None:
     print("| | keys off | keys on | ratio | goal |\n|---|--:|--:|--:|--:|")
     for name, each in sorted(found.items()):
         goal = f"≤ {GOALS[name]}" if name in GOALS else ""
-        off, on = each[OFF], each[ON]
-        if isinstance(off, Timing) and isinstance(on, Timing):
-            print(_row(f"{name}, ms", off.p50, on.p50, goal))
-            print(_row(f"{name}, CPU-ms", off.cpu, on.cpu, goal))
-        elif isinstance(off, float) and isinstance(on, float):
-            print(_row(name, off, on, goal))
+        if isinstance(each, Pairs):
+            print(_row(f"{name}, ms", each.walls, goal))
+            print(_row(f"{name}, CPU-ms", each.cpus, goal))
+        else:
+            print(_row(name, {keys: [value] for keys, value in each.items()}, goal))
 
 
-def _row(name: str, off: float, on: float, goal: str) -> str:
+def _row(name: str, taken: Mapping[str, list[float]], goal: str) -> str:
+    off, on = (statistics.median(taken[keys]) for keys in (OFF, ON))
+    ratio = statistics.median(b / a for a, b in zip(taken[OFF], taken[ON], strict=True))
     places = 0 if off > 100 else 3
-    return f"| {name} | {off:,.{places}f} | {on:,.{places}f} | {on / off:.2f} | {goal} |"
+    return f"| {name} | {off:,.{places}f} | {on:,.{places}f} | {ratio:.2f} | {goal} |"
 
 
 if __name__ == "__main__":
