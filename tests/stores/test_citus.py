@@ -226,6 +226,8 @@ def test_a_node_that_is_down_fails_its_users_alone(database: Database):
             assert failed
             assert recalled(memory, served[0])
             assert [name for name, up in memory.nodes().items() if not up] == [node]
+            with pytest.raises(StoreUnavailable, match=node):
+                memory.stats()
             receipt = memory.tenant().erase_user(served[0])
             assert not receipt.is_complete
             assert f"node {node}" in receipt.pending

@@ -177,6 +177,7 @@ class TestErrors:
         [
             "connection to the remote node octopus_app@w:5432 failed with the following error: no",
             "could not establish any connections to the node w:5432 after 5000 ms",
+            'could not connect to w:5432 to get size of relation "octopus_scopes"',
         ],
     )
     def test_a_silent_node_is_named(self, said: str):

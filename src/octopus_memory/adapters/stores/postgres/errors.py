@@ -62,7 +62,7 @@ _CODES: dict[str, _Kind] = {
     "42804": _CHANGED,
 }
 _CLASSES: dict[str, _Kind] = {"08": _GONE, "57": _GONE}
-_NODE = re.compile(r"(?:remote node \S+@|connections to the node )(\S+:\d+)")
+_NODE = re.compile(r"(?:remote node \S+@|connections to the node |could not connect to )(\S+:\d+)")
 _NODE_LOST_IN_COMMIT = "could not commit transaction for shard"
 _LOST_ANSWER = (
     "the connection was lost before the server confirmed the write: check it, or repeat the "
