@@ -74,7 +74,10 @@ def status(*, db: Db = None, as_json: AsJson = False) -> None:
         else:
             screen = Screen()
             screen.write("Scope keys are off: copies of the database can be read by anyone.")
-            screen.write("octopus scope-keys init makes keys, and octopus encrypt uses them.")
+            screen.write(
+                'octopus scope-keys init makes keys, keys = "local" in octopus.toml turns them on, '
+                "and octopus encrypt seals what is stored already."
+            )
         return
     state = keys.check()
     keys.close()
