@@ -455,7 +455,7 @@ def to_sqlite(statement: str) -> str:
         case "CREATE":
             text = _create(text)
         case "ALTER":
-            text = text.replace(" ADD ", " ADD COLUMN ").replace("(max)", "")
+            text = re.sub(r" COLLATE \w+|\(max\)", "", text.replace(" ADD ", " ADD COLUMN "))
         case "DROP":
             text = text.partition(" ON ")[0]
         case word:
