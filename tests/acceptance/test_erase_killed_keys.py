@@ -91,7 +91,7 @@ def _count(conn) -> int:
     from octopus_memory.adapters.stores.sql.statements import scopes
 
     hashed = conn.seals.hashed_user("default", VICTIM)
-    return len(scopes.user_forms(conn, "default", [hashed]))
+    return len(scopes.user_forms(conn, "default", hashed, VICTIM))
 
 
 def test_killed_at_every_moment(filled: tuple[Path, Path], tmp_path: Path):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ....domain.errors import InvalidSetting, KeyUnavailable
+from ....domain.errors import InvalidSetting, KeyUnavailable, StoreError
 from . import statements
 from .binding import of_user
 from .transactions import Every, KeptPerson, Transactions
@@ -33,7 +33,11 @@ class KeyCalls(Transactions):
                 with suppress(KeyUnavailable):
                     # The rows go all the same; `shred` destroys the keys later.
                     self._ring.destroy(begun.key_refs)
-                return self._write(reach, do.remove_rows, begun)
+                try:
+                    return self._write(reach, do.remove_rows, begun)
+                except StoreError:
+                    # The keys are gone: it is pending now, and the worker finishes it.
+                    return begun
         return self._write(reach, do.erase, subject, erasure, entry)
 
     def shred(self, erasure: Erasure) -> tuple[Erasure, ErasedCopies | None]:
@@ -96,8 +100,8 @@ class KeyCalls(Transactions):
         do = statements.encrypt
         if self._ring is None:
             raise InvalidSetting("keys", "must be local or vault, to seal a database")
-        if self._ring.is_all_sealed:
-            return
+        # Read anew, because a process without keys may have written since.
+        self._ring.is_all_sealed = False
         while True:
             while (number := self._read(Every.TENANT, do.next_scope)) is not None:
                 position: Any = do.Position()

@@ -154,13 +154,16 @@ class KeyRing:
         return held
 
     def _correct(self, held: Held) -> None:
-        """Give back what was not used, and forget numbers that turned out to be others now."""
+        """Forget numbers that turned out to be others now, and keys whose time is over."""
+        now = self._clock()
         with self._lock:
-            self._spares += held.spares[held.used :]
             for place in held.places.values():
                 known = self._numbers.get(place.scope)
                 if known is not None and known[1] != place.id:
                     del self._numbers[place.scope]
+            # The first is the oldest.
+            while self._seals and next(iter(self._seals.values()))[0] < now:
+                del self._seals[next(iter(self._seals))]
 
     def _fetch(self, needed: KeysNeeded, held: Held) -> None:
         while len(held.spares) < needed.new:
@@ -203,6 +206,9 @@ class KeyRing:
                     _put(self._numbers, place.scope, (now + _ALIKE_SECONDS, place.id))
             for seal in held.spares[: held.used]:
                 _put(self._seals, seal.ref, (now + self._seconds, seal))
+            # Only here: a call that failed may still be committed by another thread. And not those
+            # that an earlier attempt has bound to a user.
+            self._spares += [each for each in held.spares[held.used :] if each.user is None]
 
     def destroy(self, refs: Sequence[str]) -> Destroyed:
         self._drop(refs)
@@ -330,8 +336,16 @@ class ScopeSeals(Seals):
             return hashed
         from .statements import scopes
 
-        known = scopes.user_forms(self._conn, tenant, (hashed, user))
+        known = scopes.user_forms(self._conn, tenant, hashed, user)
         return user if known == {user} else hashed
+
+    def new_user(self, tenant: str, user: str) -> str:
+        if not self._ring.is_all_sealed:
+            # `encrypt` must not seal the user, or find that all are sealed, before this commits.
+            from .statements import meta
+
+            meta.get(self._conn, meta.KEYS, keep=True)
+        return self.user(tenant, user)
 
     def hashed_user(self, tenant: str, user: str) -> str:
         return self._ring.user_hash(tenant, user)
@@ -341,7 +355,7 @@ class ScopeSeals(Seals):
 
     def new_scope(self, scope: Scope) -> dict[str, Any]:
         names = super().new_scope(scope)
-        user = self.user(scope.tenant, scope.user)
+        user = self.new_user(scope.tenant, scope.user)
         if user == scope.user:
             # All scopes of a user are sealed at once, by `encrypt`.
             return names

@@ -175,6 +175,10 @@ class Seals:
         """The stored form of the name of a user whose scopes have keys."""
         return user
 
+    def new_user(self, tenant: str, user: str) -> str:  # noqa: ARG002
+        """As `user`, for a row to be written or erased; stays so until the transaction ends."""
+        return user
+
     def user_of(self, scope_id: int, kept: str) -> str:  # noqa: ARG002
         """A user's name from the row of a scope."""
         return kept

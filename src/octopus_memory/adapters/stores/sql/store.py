@@ -132,13 +132,12 @@ class SqlStore(KeyCalls, EpisodeStore, SharedDatabase):
                 )
             return
         if used is None:
-            if not self.read_only:
-                # Not for a sealed one: a new key store in place of a lost one would hide the loss.
-                ring.begin()
-                do = meta.begin_sealing
-                ring.is_all_sealed = self._write(Every.TENANT, do, ring.fingerprint())
-            return
-        if used != ring.fingerprint():
+            if self.read_only:
+                return
+            # Not for a sealed one: a new key store in place of a lost one would hide the loss.
+            ring.begin()
+            kept = self._write(Every.TENANT, meta.begin_sealing, ring.fingerprint())
+        if kept[meta.KEYS] != ring.fingerprint():
             raise KeyMissing(
                 "the key store is not the one that this database was sealed with: restore it from "
                 "its backup, or correct keys_path, keys_master_file or vault_url"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .....domain.errors import KeyMissing
 from ..lazy import Connection, sa, schema, sql, types, without_snapshot
-from ..seals import PLAIN, USER, load_json
+from ..seals import USER, load_json
 from . import audit, meta
 
 if TYPE_CHECKING:
@@ -39,16 +39,16 @@ def put(
 
 
 def _of_person(conn: Connection, key: ApiKey) -> dict[str, Any]:
-    """The columns that name the key's user, sealed with a key of the row's own."""
-    ref, seal = (None, PLAIN) if key.user is None else conn.seals.new_key()
-    if ref is None or key.user is None:
+    """The columns that name the key's user, sealed with a key of the row's own.
+
+    A user's that is not sealed yet is left to `encrypt`, which seals all rows of a user at once.
+    """
+    kept = None if key.user is None else conn.seals.new_user(key.tenant, key.user)
+    if key.user is None or kept == key.user:
         return {"user": key.user}
+    ref, seal = conn.seals.new_key()
     sealed = seal.data(USER, key.id, key.user.encode("utf-8", "surrogatepass"))
-    return {
-        "user": conn.seals.user(key.tenant, key.user),
-        "key_ref": ref,
-        "sealed_user": sealed,
-    }
+    return {"user": kept, "key_ref": ref, "sealed_user": sealed}
 
 
 @sql

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from .....domain.errors import KeyDestroyed
 from .. import rows
 from ..lazy import Connection, sa, schema
 from ..scope_seals import SEALED, ScopeSeal, is_sealed_row
@@ -22,6 +23,7 @@ from ..seals import (
     MESSAGE,
     METADATA,
     PLACEHOLDER,
+    PLAIN,
     QUERY,
     REASON,
     SALTS,
@@ -70,6 +72,7 @@ def next_person(conn: Connection) -> Person | None:
 
 def begin(conn: Connection, person: Person) -> int:
     """Give a user's scopes keys, and seal names; returns how many scopes."""
+    _wait_for_new_users(conn)
     known = schema.scopes
     mine = known.c.tenant == person.tenant, known.c.user == person.user
     found = conn.execute(
@@ -99,6 +102,11 @@ def begin(conn: Connection, person: Person) -> int:
     _seal_holds(conn, schema.holds.c.user == person.user, person.tenant)
     _seal_api_keys(conn, person, hashed)
     return len(found)
+
+
+def _wait_for_new_users(conn: Connection) -> None:
+    """Wait for those who write a user's plain name, and keep others from it."""
+    meta.get(conn, meta.KEYS, change=True)
 
 
 def _seal_holds(conn: Connection, wanted: sa.ColumnElement[bool], tenant: str) -> None:
@@ -207,7 +215,11 @@ class Position(NamedTuple):
 def seal_some(conn: Connection, scope_id: int, position: Position) -> tuple[Position | None, int]:
     """Seal a batch of a scope's contents: the position after it, None at the end; and its rows."""
     scopes.lock(conn, [scope_id])
-    seal = conn.seals.of(scope_id)
+    try:
+        seal = conn.seals.of(scope_id)
+    except KeyDestroyed:
+        # It is being erased.
+        seal = PLAIN
     if not isinstance(seal, ScopeSeal) or position.part == len(_PARTS):
         # At the end, or the scope was erased meanwhile.
         conn.execute(
@@ -295,6 +307,7 @@ _PARTS = (_seal_recall, _seal_episodes, _seal_facts, _seal_queries)
 
 def end(conn: Connection) -> bool:
     """Record that everything is sealed, and seal the database's secret; False if it is not."""
+    _wait_for_new_users(conn)
     _seal_holds_of_episodes(conn)
     if next_person(conn) is not None or next_scope(conn) is not None:
         return False

@@ -64,8 +64,8 @@ def begin(conn: Connection, subject: Subject, erasure: Erasure) -> Erasure | Non
 
     None if the user has no key: then `erase` does it all.
     """
-    user = conn.seals.user(subject.tenant, subject.user)
-    known, keys = schema.scopes, schema.keys
+    user = conn.seals.new_user(subject.tenant, subject.user)
+    known = schema.scopes
     wanted = [known.c.tenant == subject.tenant, known.c.user == user]
     if subject.agent is not None:
         wanted.append(known.c.agent == subject.agent)
@@ -74,8 +74,7 @@ def begin(conn: Connection, subject: Subject, erasure: Erasure) -> Erasure | Non
     ).all()
     refs = [row.key_ref for row in found]
     if subject.agent is None:
-        mine = sa.select(keys.c.key_ref).where(keys.c.tenant == subject.tenant, keys.c.user == user)
-        refs += conn.execute(mine).scalars()
+        refs += _refs_of_api_keys(conn, subject.tenant, user)
     if not refs or None in refs:
         return None
     for row in found:
@@ -183,23 +182,32 @@ def _facts(done: Erasure) -> dict[str, Json]:
 
 
 def _erase_scopes(conn: Connection, subject: Subject, erasure: Erasure) -> Erasure:
-    user = conn.seals.user(subject.tenant, subject.user)
+    user = conn.seals.new_user(subject.tenant, subject.user)
     wanted = [schema.scopes.c.tenant == subject.tenant, schema.scopes.c.user == user]
     if subject.agent is not None:
         wanted.append(schema.scopes.c.agent == subject.agent)
     found = conn.execute(
-        sa.select(schema.scopes.c.id, schema.scopes.c.next_seq)
+        sa.select(schema.scopes.c.id, schema.scopes.c.next_seq, schema.scopes.c.key_ref)
         .where(*wanted)
         .order_by(schema.scopes.c.id)
         .with_for_update()
     ).all()
+    # Only if `encrypt` has given keys since the erasure began.
+    refs = [row.key_ref for row in found]
     for row in found:
         own = sa.select(schema.episodes.c.id).where(schema.episodes.c.scope_id == row.id)
         holds.check(conn, subject.tenant, subject.user, list(conn.execute(own).scalars()))
     removed = _remove_scopes(conn, erasure, found)
     if subject.agent is None:
+        refs += _refs_of_api_keys(conn, subject.tenant, user)
         removed[_KEYS] = _drop_api_keys(conn, subject.tenant, user)
-    return replace(erasure, removed=removed, scope_ids=tuple(row.id for row in found))
+    return replace(
+        erasure,
+        removed=removed,
+        scope_ids=tuple(row.id for row in found),
+        key_refs=tuple(ref for ref in refs if ref is not None),
+        was_sealed=False,
+    )
 
 
 def _remove_scopes(conn: Connection, erasure: Erasure, found: Sequence[rows.Row]) -> dict[str, int]:
@@ -224,6 +232,12 @@ def _of_scope(table: sa.Table, scope_id: int, tenant: str) -> sa.Delete:
     # By episode, because these tables have no index by scope.
     own = sa.select(schema.episodes.c.id).where(schema.episodes.c.scope_id == scope_id)
     return gone.where(table.c.episode_id.in_(own))
+
+
+def _refs_of_api_keys(conn: Connection, tenant: str, user: str) -> list[str | None]:
+    keys = schema.keys
+    mine = sa.select(keys.c.key_ref).where(keys.c.tenant == tenant, keys.c.user == user)
+    return list(conn.execute(mine).scalars())
 
 
 def _drop_api_keys(conn: Connection, tenant: str, user: str) -> int:

@@ -44,6 +44,8 @@ def _by_user_or_episode(
 def place(conn: Connection, hold: Hold, *, entry: AuditDraft | None = None) -> None:
     if conn.execute(sa.select(schema.holds.c.id).where(schema.holds.c.id == hold.id)).first():
         return
+    # Before it locks scopes, as all do that write a user's name.
+    told = _of_person(conn, hold.id, hold.tenant, hold.user, hold.reason)
     _wait_for_removals(conn, hold)
     episodes = schema.episodes
     if hold.episode_id is not None:
@@ -58,7 +60,7 @@ def place(conn: Connection, hold: Hold, *, entry: AuditDraft | None = None) -> N
         sa.insert(schema.holds).values(
             id=hold.id,
             tenant=hold.tenant,
-            **_of_person(conn, hold.id, hold.tenant, hold.user, hold.reason),
+            **told,
             episode_id=hold.episode_id,
             placed_at=hold.placed_at,
             placed_by=hold.placed_by,
@@ -83,12 +85,17 @@ def _wait_for_removals(conn: Connection, hold: Hold) -> None:
 def _of_person(
     conn: Connection, hold_id: UUID, tenant: str, user: str | None, reason: str
 ) -> dict[str, Any]:
-    """The columns that tell of a person, sealed with a key of the hold's own."""
+    """The columns that tell of a person, sealed with a key of the hold's own.
+
+    A user's that is not sealed yet is left to `encrypt`, which seals all rows of a user at once.
+    """
+    kept = None if user is None else conn.seals.new_user(tenant, user)
+    if user is not None and kept == user:
+        return {"user": user, "reason": reason}
     ref, seal = conn.seals.new_key()
     if ref is None:
         return {"user": user, "reason": reason}
     told = seal.text(REASON, hold_id, json.dumps([user, reason]))
-    kept = None if user is None else conn.seals.user(tenant, user)
     return {"user": kept, "reason": told, "key_ref": ref}
 
 

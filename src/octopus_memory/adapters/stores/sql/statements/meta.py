@@ -95,13 +95,13 @@ def keys(conn: Connection) -> dict[str, bytes]:
     return {row.name: bytes(row.value) for row in conn.execute(_of_keys)}
 
 
-def begin_sealing(conn: Connection, fingerprint: bytes) -> bool:
-    """Record the key store by its fingerprint; True if the database has no user yet."""
-    put(conn, KEYS, fingerprint)
-    if knows_users(conn):
-        return False
-    put(conn, SEALED, b"1")
-    return True
+def begin_sealing(conn: Connection, fingerprint: bytes) -> dict[str, bytes]:
+    """Record the key store by its fingerprint; the records, which another process may have made."""
+    if get(conn, KEYS, change=True) is None:
+        conn.execute(_insert, {"name": KEYS, "value": fingerprint})
+        if not knows_users(conn):
+            put(conn, SEALED, b"1")
+    return keys(conn)
 
 
 def knows_users(conn: Connection) -> bool:

@@ -82,12 +82,16 @@ def lock(conn: Connection, ids: Collection[int]) -> None:
         list(conn.execute(locked.order_by(schema.scopes.c.id).with_for_update()))
 
 
-def user_forms(conn: Connection, tenant: str, forms: Sequence[str]) -> set[str]:
-    """Those of the forms of a user's name that any row has."""
+def user_forms(conn: Connection, tenant: str, hashed: str, plain: str) -> set[str]:
+    """Those of the two forms of a user's name that any row has.
+
+    A hash is no plain name, even if a caller gives one that was seen in a copy of the database.
+    """
     found: set[str] = set()
     for table in (schema.scopes, schema.holds, schema.keys):
-        these = sa.select(table.c.user).where(table.c.tenant == tenant, table.c.user.in_(forms))
-        found.update(conn.execute(these).scalars())
+        unsealed = sa.and_(table.c.user == plain, table.c.key_ref.is_(None))
+        mine = table.c.tenant == tenant, sa.or_(table.c.user == hashed, unsealed)
+        found.update(conn.execute(sa.select(table.c.user).where(*mine)).scalars())
     return found
 
 
