@@ -31,7 +31,8 @@ CONTEXT.set_forkserver_preload(
 def running(do: Callable[..., None], *args: Any) -> Iterator[tuple[ForkServerProcess, Connection]]:
     """Run `do(pipe, *args)` in a child process, which is killed at the end of the block."""
     here, there = CONTEXT.Pipe(duplex=False)
-    process = CONTEXT.Process(target=do, args=(there, *args), daemon=True)
+    given = (dict(os.environ), do, there, *args)
+    process = CONTEXT.Process(target=_do_with, args=given, daemon=True)
     process.start()
     there.close()
     try:
@@ -40,6 +41,13 @@ def running(do: Callable[..., None], *args: Any) -> Iterator[tuple[ForkServerPro
         kill(process)
         here.close()
         process.close()
+
+
+def _do_with(environment: dict[str, str], do: Callable[..., None], *args: Any) -> None:
+    # The process it is forked from has the variables of whichever test came first.
+    os.environ.clear()
+    os.environ.update(environment)
+    do(*args)
 
 
 def kill(process: ForkServerProcess) -> None:
@@ -61,7 +69,6 @@ def read_to_end(pipe: Connection) -> list[Any]:
 def run_script(pipe: Connection, path: str, environment: dict[str, str]) -> None:
     """Run a script in its own folder, and send its traceback, or None."""
     os.chdir(Path(path).parent)
-    # The process it is forked from has the variables of whichever test came first.
     os.environ.clear()
     os.environ.update(environment)
     warnings.simplefilter("error")
