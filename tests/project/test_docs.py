@@ -133,7 +133,7 @@ def _commands(page: Path) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if any(_commands(page))], ids=lambda page: page.stem
+    "page", [page for page in PAGES if any(_commands(page))], ids=lambda page: page.name
 )
 def test_every_command_on_a_page_can_be_typed(page: Path):
     """Each names a command and options that there are, with values that they take."""

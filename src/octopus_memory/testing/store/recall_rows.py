@@ -277,7 +277,7 @@ class ModelTests(StoreTests):
         store.append(write)
         _embed(store, "old", b"\x01")
         store.use_model("new")
-        first, _ = claim_all(store)
+        first = min(claim_all(store), key=lambda work: work.seq)
         store.put_vectors("new", [(first, b"\x02\x02")])
         found = [(row.model, row.vector) for row in _rows(store)]
         assert found == [("new", b"\x02\x02"), ("old", b"\x01")]
